@@ -1,0 +1,1 @@
+"""From bare accelerator servers to a gradually released, measured LLM service."""

@@ -1,0 +1,1 @@
+"""What is known without asking a host: devices, links, model shapes, names of engines."""

@@ -1,0 +1,107 @@
+"""`llmdeploy preflight`: asks every host once, judges what it says, shows what is to be done."""
+
+import pathlib
+from typing import Annotated
+
+import typer
+
+from llmdeploy.cli.loading import load_hosts, read
+from llmdeploy.cli.measuring import gather
+from llmdeploy.cli.planned import planned_on
+from llmdeploy.cli.starting import read_plan
+from llmdeploy.edge.local import LocalShell
+from llmdeploy.errors import InputError, Refused
+from llmdeploy.facts.active.measure import Level
+from llmdeploy.facts.bundle import Bundle
+from llmdeploy.facts.collect import PROBE_TIMEOUT_S
+from llmdeploy.facts.compare import changes
+from llmdeploy.facts.examine import examine
+from llmdeploy.facts.report import summary, table
+from llmdeploy.facts.report_html import render
+from llmdeploy.facts.waiver import Waivers
+from llmdeploy.inventory import Waiver
+from llmdeploy.units import parse_seconds
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def preflight(
+    service: Annotated[str, typer.Argument(help="path of service.yaml")],
+    as_json: Annotated[bool, typer.Option("--json", help="print findings and facts")] = False,
+    out: Annotated[str | None, typer.Option(help="write the facts bundle to this file")] = None,
+    replay: Annotated[
+        str | None, typer.Option("--from", help="judge this facts bundle; ask no host")
+    ] = None,
+    level: Annotated[
+        Level, typer.Option(help="ask only, also test between hosts, also test their devices")
+    ] = Level.STANDARD,
+    quick: Annotated[bool, typer.Option("--quick", help="the same as --level quick")] = False,
+    html: Annotated[str | None, typer.Option(help="write a report to this HTML file")] = None,
+    against: Annotated[
+        str | None, typer.Option(help="tell what changed since this bundle of a good run")
+    ] = None,
+    plan: Annotated[
+        str | None, typer.Option(help="folder of a plan: ask whether it fits these hosts")
+    ] = None,
+    waivers: Annotated[
+        str | None, typer.Option(help="YAML of checks that do not count until a day, and why")
+    ] = None,
+    deadline: Annotated[
+        str, typer.Option(help="for each host's answer, like 30s or 2min")
+    ] = f"{PROBE_TIMEOUT_S:g}s",
+    state_root: Annotated[
+        str | None,
+        typer.Option(envvar="LLMDEPLOY_STATE_ROOT", help="wins over cluster.yaml's state_root"),
+    ] = None,
+) -> None:
+    """Ask every host once: facts, checks, findings.
+
+    Exits 0 where the service can start, 3 where a check blocks it.
+    """
+    loaded = load_hosts(service, state_root=state_root)
+    made = read_plan(plan) if plan else None
+    if replay:
+        bundle = _bundle(replay)
+    else:
+        depth = Level.QUICK if quick else level
+        planned = planned_on(made) if made else None
+        bundle = gather(loaded, planned, level=depth, timeout_s=_seconds(deadline))
+    report = examine(
+        bundle,
+        service=loaded.service,
+        inventory=loaded.inventory,
+        planned=planned_on(made, bundle) if made else None,
+        waivers=_waivers(waivers),
+    )
+    changed = changes(_bundle(against), bundle) if against else None
+    if html:
+        LocalShell().write(html, render(report, changes=changed).encode())
+    if out:
+        LocalShell().write(out, f"{bundle.model_dump_json(by_alias=True, indent=2)}\n".encode())
+    if as_json:
+        typer.echo(report.model_dump_json(by_alias=True, indent=2))
+    else:
+        typer.echo(table(report, changes=changed), nl=False)
+    if not report.fit:
+        first = next(f for f in report.findings if f.check == report.blocked_by[0])
+        raise Refused(summary(report), fix=f"{first.check}: {first.fix}")
+
+
+def _bundle(path: str) -> Bundle:
+    place = pathlib.Path(path).expanduser()
+    return read(place, Bundle, example="a bundle of `preflight --out`")
+
+
+def _waivers(path: str | None) -> tuple[Waiver, ...]:
+    if path is None:
+        return ()
+    example = "waivers: [{check: os.swap, reason: swap is zram here, until: 2027-01-31}]"
+    return read(pathlib.Path(path).expanduser(), Waivers, example=example).waivers
+
+
+def _seconds(deadline: str) -> float:
+    try:
+        return parse_seconds(deadline)
+    except ValueError as error:
+        raise InputError(f"--deadline: {error}", fix="write it like --deadline 30s") from error

@@ -1,0 +1,82 @@
+"""`llmdeploy status`: shows releases, weights, health and key figures."""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from llmdeploy.cli.context import STATE_ROOT, Json, StateRoot, service_names, service_site
+from llmdeploy.rollout.overview import WINDOW_S, Overview, ReleaseView, overview
+from llmdeploy.units import show_ratio, show_seconds
+
+app = typer.Typer()
+
+
+@app.command()
+def status(
+    name: Annotated[str | None, typer.Argument(help="the service; all where left out")] = None,
+    as_json: Json = False,
+    state_root: StateRoot = STATE_ROOT,
+) -> None:
+    """Show releases, weights, health and key figures.
+
+    Figures are of clients' requests in the last five minutes; probes are not among them.
+    """
+    names = (name,) if name else service_names(state_root)
+    seen = [overview(site=service_site(one, state_root)) for one in names]
+    if as_json:
+        whole = [json.loads(one.model_dump_json()) for one in seen]
+        typer.echo(json.dumps(whole[0] if name else whole))
+        return
+    if not seen:
+        typer.echo("no service here; launch a plan first, or give --state-root")
+    for one in seen:
+        show(one)
+
+
+def show(seen: Overview) -> None:
+    """One service on stdout, hints on stderr."""
+    runs = "runs" if seen.gateway_running else "does not run"
+    sure = "" if seen.weights_confirmed else "; weights not confirmed yet"
+    typer.echo(f"{seen.service}: gateway {seen.address or '-'} {runs}{sure}")
+    table = Table(box=None, pad_edge=False)
+    for title in (
+        "release", "standing", "phase", "traffic", "health", "restarts", "requests", "failed",
+        "TTFT p50/p95", "TPOT p50", "tokens/s", "running", "waiting", "KV",
+    ):  # fmt: skip
+        table.add_column(title, no_wrap=True)
+    for release in seen.releases:
+        table.add_row(*_cells(release))
+    Console(width=200).print(table)
+    typer.echo(f"figures of the last {show_seconds(WINDOW_S)}", err=True)
+    if seen.locked_by:
+        typer.echo(f"locked by {seen.locked_by}")
+    for hint in seen.hints:
+        typer.echo(f"hint: {hint}", err=True)
+
+
+def _cells(view: ReleaseView) -> tuple[str, ...]:
+    traffic, engine = view.traffic, view.engine
+    health = {True: "good", False: "bad", None: "-"}[view.healthy]
+    now = (engine.running, engine.waiting) if engine else ("-", "-")
+    return (
+        view.id,
+        view.standing,
+        view.phase,
+        show_ratio(view.share),
+        health,
+        str(sum(p.restarts for p in view.processes)),
+        str(traffic.requests),
+        str(traffic.failed),
+        f"{_time(traffic.ttft_p50_s)} / {_time(traffic.ttft_p95_s)}",
+        _time(traffic.tpot_p50_s),
+        f"{traffic.output_tokens_per_s:.1f}",
+        *map(str, now),
+        show_ratio(engine.kv_used_ratio) if engine else "-",
+    )
+
+
+def _time(duration_s: float | None) -> str:
+    return "-" if duration_s is None else show_seconds(duration_s)

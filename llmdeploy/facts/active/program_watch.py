@@ -1,0 +1,53 @@
+"""Head of every program that active tests send to a host: its answer, and its certain end.
+
+A program ends by itself at its deadline, whatever hangs in it, and as soon as nobody reads its
+answer any more (the connection or the command line ended). It is Python 3.8 or newer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+PR_SET_PDEATHSIG = 1  # Source: linux/prctl.h
+END_S = [float("inf")]  # of the whole program
+
+
+def show(kind: str, **values: Any) -> None:
+    """One line of the answer."""
+    sys.stdout.write(json.dumps({"kind": kind, **values}) + "\n")
+    sys.stdout.flush()
+
+
+def arm(limit_s: float) -> None:
+    """From now on this process ends within the limit: SIGALRM's default needs no Python to run."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    END_S[0] = time.perf_counter() + limit_s
+    threading.Thread(target=_until_unread, daemon=True).start()
+
+
+def hurry(limit_s: float) -> None:
+    """What is done now has this much time of its own; the whole deadline stays."""
+    left_s = END_S[0] - time.perf_counter()
+    signal.setitimer(signal.ITIMER_REAL, max(0.01, min(limit_s, left_s)))
+
+
+def end_with_parent() -> None:
+    """Ends this process with the one that forked it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _until_unread() -> None:
+    poll = select.poll()
+    poll.register(1, 0)  # hang-ups are always told
+    while True:
+        if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(500)):
+            os._exit(3)

@@ -1,0 +1,1 @@
+"""Parsers of the vendors' tools, one module a vendor: text in, `VendorAnswer` out."""

@@ -1,0 +1,112 @@
+"""How fast a worker decodes: a roofline of few coefficients, fitted to the embedded engine."""
+
+from dataclasses import dataclass
+
+from llmdeploy.plan.device import Device
+from llmdeploy.plan.memory import Numerics, kv_bytes_per_token, weights_bytes
+from llmdeploy.service import Workload
+from llmdeploy.store import Manifest
+
+STEP_OVERHEAD_S = 0.010
+DECODE_RATIO = 0.49
+PREFILL_RATIO = 0.90
+"""Python and small operations of one step; shares of a core's matrix-product rate that decoding
+and prefilling reach.
+
+Source: the embedded engine's worker, one thread of two Zen 4 cores, SmolLM2-135M bf16, 128 in / 64
+out, closed loop. Measured at 1, 8, 16, 32 requests, three rounds: 25 to 32, 59 to 64, 100 to 102,
+176 to 193 ms per token; the formula gives 29, 65, 106, 188 with the measured 206 GFLOP/s and
+20 GB/s (tests/plan/test_speed.py).
+"""
+THREADS_RATIO = 0.78
+"""Share of N cores that one worker with N threads uses. Source: same machine, decode at 32
+requests: 380 tokens/s in one two-thread process, 483 in two of one thread."""
+RANKS_RATIO = 0.5
+"""The same for N tensor-parallel ranks on CPU. Source: 9.5 against 18 tokens/s at two ranks."""
+QUANTIZED_RATIO = {"none": 1.0, "int8": 0.49, "nf4": 1.0}
+"""Decoding against bf16. Source: bitsandbytes 0.50.2 on the same machine at 8 requests:
+135 tokens/s plain, 66 int8, 138 nf4."""
+KNEE = {"cpu": 32, "cuda": 256}
+"""Requests a worker beyond which decoding more together brings little: tokens/s grow by 7 % from
+16 to 32 on CPU (same measurement). On CUDA assumed: vLLM 0.11 `max_num_seqs` default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """One worker's rates and what a token costs it."""
+
+    read_bytes_per_s: float
+    decode_flops_per_s: float
+    prefill_flops_per_s: float
+    weights_bytes: int
+    decode_flops: float
+    prefill_flops: float
+    kv_bytes: float
+    """Of one request's mean context, read at every step."""
+    input_tokens: float
+    output_tokens: float
+
+    @property
+    def prefill_s_per_token(self) -> float:
+        return self.prefill_flops / self.prefill_flops_per_s
+
+    def step_s(self, batch: float) -> float:
+        """Seconds of a decode step: overhead + weights and KV read + products."""
+        read_bytes = self.weights_bytes + batch * self.kv_bytes
+        products_s = batch * self.decode_flops / self.decode_flops_per_s
+        return STEP_OVERHEAD_S + read_bytes / self.read_bytes_per_s + products_s
+
+    def tpot_s(self, batch: float) -> float:
+        """Seconds per output token of each of `batch` requests that never stop coming.
+
+        T_decode(batch, context = in + out/2) + batch x in / out x prefill time per token.
+        Source: the closed-loop fit of dense models' public measurements, 5 % mean error.
+        """
+        prefills = batch * self.input_tokens / self.output_tokens
+        return self.step_s(batch) + prefills * self.prefill_s_per_token
+
+    def tokens_per_s(self, batch: float) -> float:
+        """Output tokens per second of one saturated worker."""
+        return batch / self.tpot_s(batch)
+
+    def ttft_s(self, prompt_tokens: float, *, chunk_tokens: int, batch: float) -> float:
+        """Seconds to the first token of a prompt that finds `batch` requests decoding: its own
+        prefill, and a decode step for each chunk it is cut into."""
+        chunks = -(-prompt_tokens // chunk_tokens)
+        return prompt_tokens * self.prefill_s_per_token + chunks * self.step_s(batch)
+
+    def batch_within(self, tpot_limit_s: float, *, knee: int) -> int:
+        """The largest batch up to the knee whose time per token stays within the limit, or 0."""
+        fitting = (batch for batch in range(knee, 0, -1) if self.tpot_s(batch) <= tpot_limit_s)
+        return next(fitting, 0)
+
+
+def pace(
+    manifest: Manifest,
+    numerics: Numerics,
+    workload: Workload,
+    *,
+    device: Device,
+    workers: int,
+    ranks: int,
+) -> Pace:
+    """The pace of one of `workers` that divide the release's cores, or its card, between them."""
+    shape, speed = manifest.shape, device.speed
+    cores = device.cores / workers if device.kind == "cpu" else ranks
+    shared = 1.0 if cores == 1 else RANKS_RATIO if ranks > 1 else THREADS_RATIO
+    # a product of 32-bit numbers takes twice as long, where 16-bit ones are not emulated
+    width_ratio = 2 / numerics.element_bytes if device.fast_bfloat16 else 1.0
+    flops_per_s = speed.matmul_flops_per_s * cores * shared * width_ratio
+    vocabulary = shape.vocabulary_size * shape.hidden_size
+    context = workload.input_tokens.mean + workload.output_tokens.mean / 2
+    return Pace(
+        read_bytes_per_s=speed.read_bytes_per_s * cores,
+        decode_flops_per_s=flops_per_s * DECODE_RATIO * QUANTIZED_RATIO[numerics.quantization],
+        prefill_flops_per_s=flops_per_s * PREFILL_RATIO * QUANTIZED_RATIO[numerics.quantization],
+        weights_bytes=weights_bytes(manifest, numerics),
+        decode_flops=2.0 * (manifest.matrix_parameters + vocabulary),
+        prefill_flops=2.0 * manifest.matrix_parameters,
+        kv_bytes=context * kv_bytes_per_token(shape, numerics),
+        input_tokens=workload.input_tokens.mean,
+        output_tokens=workload.output_tokens.mean,
+    )

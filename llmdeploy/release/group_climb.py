@@ -1,0 +1,124 @@
+"""Waits while groups climb: communication group, weights, KV cache, answers; or says why not."""
+
+from itertools import groupby
+
+from llmdeploy.backends.progress import Progress, at_least, progress
+from llmdeploy.edge import Http
+from llmdeploy.errors import Refused, Unreachable
+from llmdeploy.release.group_evidence import Heard, broken, engine_lines, hear
+from llmdeploy.release.groups import Rank
+from llmdeploy.release.site import Orders, Site
+from llmdeploy.release.together import together
+from llmdeploy.units import show_seconds
+
+POLL_S = 1.0
+"""Between two looks at all ranks. Source: own choice."""
+SILENT_LOOKS = 10
+"""So many looks in a row without an answer and the host is taken for lost.
+
+Source: own choice: 10 s, as the ranks themselves wait (onhost/group.py)."""
+
+
+class Watch:
+    """Looks at all ranks of a launch."""
+
+    def __init__(self, ranks: tuple[Rank, ...], orders: Orders, site: Site) -> None:
+        self._groups = [
+            tuple(group) for _, group in groupby(ranks, key=lambda rank: rank.replica.name)
+        ]
+        self._orders, self._site = orders, site
+        self._silent: dict[str, int] = {}
+
+    @property
+    def heads(self) -> tuple[Rank, ...]:
+        return tuple(group[0] for group in self._groups)
+
+    def wait(self, phase: str, *, timeout_s: float) -> tuple[Progress, ...]:
+        """What each head's log tells once all have come to `phase`.
+
+        Refused with the first cause over all ranks once one ended, or past `timeout_s`.
+        """
+        clock = self._site.clock
+        deadline_s = clock.monotonic_s() + timeout_s
+        while True:
+            heard = self.look()
+            told = tuple(_progress(group[0]) for group in heard)
+            if all(one is not None and at_least(one, phase) for one in told):
+                return tuple(one for one in told if one is not None)
+            if clock.monotonic_s() > deadline_s:
+                raise _late(phase, heard, told, timeout_s)
+            clock.sleep(POLL_S)
+
+    def wait_answers(self, *, timeout_s: float) -> None:
+        """Returns once every head lists its model; Refused as `wait`."""
+        clock = self._site.clock
+        deadline_s = clock.monotonic_s() + timeout_s
+        while not all(answers(rank, http=self._site.http) for rank in self.heads):
+            heard = self.look()
+            if clock.monotonic_s() > deadline_s:
+                raise _late("ready", heard, tuple(_progress(g[0]) for g in heard), timeout_s)
+            clock.sleep(POLL_S)
+
+    def look(self) -> list[tuple[Heard, ...]]:
+        """All groups' ranks; Refused once one ended."""
+        heard = [together(_hear, group) for group in self._groups]
+        for group in heard:
+            if any(one.ended for one in group):
+                raise self._broken(group)
+            for one in group:
+                self._note_silence(one)
+        return heard
+
+    def _note_silence(self, one: Heard) -> None:
+        name = one.rank.station.name
+        self._silent[name] = self._silent.get(name, 0) + 1 if one.silent else 0
+        if self._silent[name] >= SILENT_LOOKS:
+            raise Refused(
+                f"{one.rank.place}: {one.silent}",
+                fix=f"see whether {name} is up and reachable: llmdeploy preflight",
+            )
+
+    def _broken(self, group: tuple[Heard, ...]) -> Refused:
+        """The cause, from one more look at all logs: what ended first has told why by now."""
+        self._site.clock.sleep(POLL_S)
+        again = tuple(hear(one.rank, with_log=True) for one in group)
+        found = broken(again, self._orders)
+        assert found is not None, "an end stays among a rank's events"
+        return found
+
+
+def answers(rank: Rank, *, http: Http) -> bool:
+    """Whether the head lists the model that it serves."""
+    url = f"http://{rank.member.address}:{rank.ports.http}/v1/models"
+    try:
+        answer = http.request("GET", url, timeout_s=5.0)
+        return answer.status == 200 and rank.replica.serve.served_name in answer.body.decode()
+    except Unreachable:
+        return False
+
+
+def _hear(rank: Rank) -> Heard:
+    return hear(rank, with_log=rank.member.position == 0)
+
+
+def _progress(heard: Heard) -> Progress | None:
+    if heard.log is None:
+        return None
+    return progress(heard.rank.replica.serve.engine, engine_lines(heard.log))
+
+
+def _late(
+    phase: str,
+    heard: list[tuple[Heard, ...]],
+    told: tuple[Progress | None, ...],
+    timeout_s: float,
+) -> Refused:
+    slow = next((i for i, one in enumerate(told) if one is None or not at_least(one, phase)), 0)
+    head, seen = heard[slow][0], told[slow]
+    lines = engine_lines(head.log or "").splitlines() or ["none"]
+    found = seen.phase if seen is not None and seen.phase else "no sign of its group"
+    return Refused(
+        f"{head.rank.place}: found {found} after {show_seconds(timeout_s)}, needed {phase}; last "
+        f"log line: {lines[-1][:300]} (log: {head.rank.station.name}:{head.rank.log_path})",
+        fix="read the logs of all ranks: llmdeploy logs NAME --release ID",
+    )

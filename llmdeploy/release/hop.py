@@ -1,0 +1,125 @@
+"""One host's part in a transfer of a model: its store, its program, and what that says."""
+
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from llmdeploy import store
+from llmdeploy.edge import Clock
+from llmdeploy.errors import InputError, Refused, Unreachable
+from llmdeploy.release.site import Station
+from llmdeploy.store import Manifest
+
+POLL_S = 0.1
+START_TIMEOUT_S = 60.0
+"""For a transfer's program to listen.
+
+Source: own choice: Python starts in seconds on busy hosts."""
+_BEGIN = 'nohup setsid "$@" >"$0" 2>&1 </dev/null & echo $!'
+_ROOM = 'mkdir -p "$1" && df -Pk "$1" | tail -n 1'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hop:
+    """One host's part in the chain."""
+
+    station: Station
+    store: str
+    """Absolute."""
+    state_path: str
+
+    def folder(self, manifest: Manifest) -> str:
+        """The model's on that host, by its content: another version lies elsewhere."""
+        return f"{self.store}/{manifest.id}@{manifest.digest[:12]}"
+
+    @property
+    def objects(self) -> str:
+        return f"{self.store}/.objects"
+
+
+def hop(station: Station) -> Hop:
+    """The station's store as a place to bring models to."""
+    folder = store.absolute(station.model_store, shell=station.shell)
+    return Hop(station=station, store=folder, state_path=f"{folder}/.objects/transfer.json")
+
+
+def there_already(manifest: Manifest, hop: Hop) -> str | None:
+    """The folder on the host that holds this very model, None where none does."""
+    shell = hop.station.shell
+    for folder in (hop.folder(manifest), f"{hop.store}/{manifest.id}"):
+        found = store.find(folder, shell=shell)
+        if found is None or found.manifest.digest != manifest.digest or found.manifest.sealed:
+            continue
+        if store.broken(store.verify(found, full=False, shell=shell)) is None:
+            return folder
+    return None
+
+
+def room(manifest: Manifest, hop: Hop) -> tuple[int, int]:
+    """Free bytes of the store's disk, and what lies there of the model already."""
+    shell = hop.station.shell
+    done = shell.run(("sh", "-c", _ROOM, "sh", hop.objects), timeout_s=20)
+    fields = done.stdout.split()
+    if done.exit_code != 0 or len(fields) < 4:
+        raise Refused(
+            f"{hop.station.name}: {hop.objects}: {done.stderr.strip() or done.stdout!r}",
+            fix=f"make {hop.store} writable for the user that llmdeploy logs in as",
+        )
+    names = shell.entries(hop.objects)
+    there = sum(file.size_bytes for file in manifest.files if file.sha256 in names)
+    return int(fields[3]) * 1024, there
+
+
+def begin(hop: Hop, program: str, orders: dict[str, Any]) -> None:
+    """The host's program runs, detached; it ends by itself when nothing comes any more."""
+    shell = hop.station.shell
+    path = f"{hop.objects}/transfer.spec"
+    shell.remove(hop.state_path)
+    shell.write(path, json.dumps(orders).encode(), mode=0o600)
+    python = hop.station.python
+    log = f"{hop.objects}/transfer.log"
+    shell.run(("sh", "-c", _BEGIN, log, python, "-I", "-S", program, "pass", path), timeout_s=20)
+
+
+def end(hop: Hop) -> None:
+    """The host's program is gone, as far as the host answers; it would end by itself later."""
+    with contextlib.suppress(Unreachable, InputError):
+        state = _state(hop)
+        if state.get("pid") and not state.get("done") and not state.get("error"):
+            hop.station.shell.run(("kill", str(state["pid"])), timeout_s=10)
+
+
+def wait_port(hop: Hop, *, clock: Clock) -> int | None:
+    deadline_s = clock.monotonic_s() + START_TIMEOUT_S
+    while True:
+        state = _state(hop)
+        if "pid" in state:
+            port = state["port"]
+            return None if port is None else int(port)
+        if clock.monotonic_s() > deadline_s:
+            log = (hop.station.shell.read(f"{hop.objects}/transfer.log") or b"").decode()
+            raise Refused(
+                f"{hop.station.name}: the transfer did not begin: "
+                f"{log.strip()[-300:] or 'no word'}",
+                fix=f"check that {hop.station.python} is there and runs",
+            )
+        clock.sleep(POLL_S)
+
+
+def seen(hop: Hop) -> dict[str, Any]:
+    """The host's state; nothing where it does not answer now: the others notice when it stays
+    away."""
+    try:
+        return _state(hop)
+    except Unreachable:
+        return {}
+
+
+def _state(hop: Hop) -> dict[str, Any]:
+    text = hop.station.shell.read(hop.state_path)
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

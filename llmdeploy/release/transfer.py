@@ -1,0 +1,191 @@
+"""Brings a model to the hosts that lack it: sent once to the first, passed on by each to the next.
+
+The bytes leave this machine once, over SSH; the hosts pass them on over the data network while they
+still come, so that many hosts take hardly longer than one.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from llmdeploy.edge import Clock, Shell
+from llmdeploy.errors import Refused, Unreachable
+from llmdeploy.release import aboard
+from llmdeploy.release import hop as host
+from llmdeploy.release.hop import Hop
+from llmdeploy.release.site import Station
+from llmdeploy.release.together import together
+from llmdeploy.store import Manifest, Model
+from llmdeploy.units import show_bytes, show_seconds
+
+CHUNK_BYTES = 8 * 2**20
+POLL_S = 0.5
+TRIES, RETRY_S = 5, 3.0
+"""How often a broken connection to the first host is opened again: a link heals in seconds.
+
+Source: own choice."""
+SPARE_BYTES = 2**30
+"""What a store's disk keeps free besides the model. Source: own choice."""
+
+
+def bring(
+    model: Model,
+    stations: tuple[Station, ...],
+    *,
+    report: Callable[[str], None],
+    here: Shell,
+    clock: Clock,
+) -> dict[str, str]:
+    """By host the folder where the model lies, whole; Refused naming the host where it cannot."""
+    hops = together(host.hop, stations)
+    there = together(lambda hop: host.there_already(model.manifest, hop), hops)
+    folders = {hop.station.name: folder for hop, folder in zip(hops, there, strict=True) if folder}
+    missing = tuple(hop for hop in hops if hop.station.name not in folders)
+    if missing:
+        begun_s = clock.monotonic_s()
+        _check_room(model.manifest, missing)
+        with _all_ended_on_failure(missing):
+            copied_bytes = _chain(model, missing, report=report, here=here, clock=clock)
+        took_s = clock.monotonic_s() - begun_s
+        report(
+            f"model {model.manifest.id}: {show_bytes(copied_bytes)} copied to {len(missing)} "
+            f"host(s) in {show_seconds(took_s)}"
+        )
+    return folders | {hop.station.name: hop.folder(model.manifest) for hop in missing}
+
+
+@contextmanager
+def _all_ended_on_failure(hops: tuple[Hop, ...]) -> Iterator[None]:
+    """No program and no port is left where the block fails, Ctrl-C included."""
+    try:
+        yield
+    except BaseException:
+        for hop in hops:
+            host.end(hop)
+        raise
+
+
+def _chain(
+    model: Model,
+    hops: tuple[Hop, ...],
+    *,
+    report: Callable[[str], None],
+    here: Shell,
+    clock: Clock,
+) -> int:
+    """Bytes copied, over all hosts; every one of them has the model when this returns."""
+    content, token = aboard.archive(), secrets.token_hex(32)
+    source: tuple[str, int] | None = None
+    for number, hop in enumerate(hops):
+        guests = 1 if number + 1 < len(hops) else 0
+        path = aboard.bring(hop.station, content)
+        host.begin(hop, path, spec(model.manifest, hop, token=token, source=source, guests=guests))
+        port = host.wait_port(hop, clock=clock)
+        source = (hop.station.address, port) if port is not None else None
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        sending = threads.submit(_send, model, hops[0], here, clock)
+        states = _wait_whole(model.manifest, hops, sending=sending, report=report, clock=clock)
+        sending.result()
+    return sum(int(state["copied_bytes"]) for state in states)
+
+
+def spec(
+    manifest: Manifest, hop: Hop, *, token: str, source: tuple[str, int] | None, guests: int
+) -> dict[str, Any]:
+    """The orders of a host's program, as `llmdeploy.onhost.pass_on.Spec` reads them."""
+    return {
+        "objects": hop.objects,
+        "folder": hop.folder(manifest),
+        "manifest": manifest.model_dump_json(by_alias=True),
+        "files": [file.model_dump() for file in manifest.files],
+        "token": token,
+        "address": hop.station.address,
+        "guests": guests,
+        "source": source,
+        "state": hop.state_path,
+        "bytes_per_s": None,
+    }
+
+
+def _check_room(manifest: Manifest, hops: tuple[Hop, ...]) -> None:
+    needed_bytes = sum(file.size_bytes for file in manifest.files)
+    rooms = together(lambda hop: host.room(manifest, hop), hops)
+    for hop, (free_bytes, there_bytes) in zip(hops, rooms, strict=True):
+        lacking_bytes = needed_bytes - there_bytes
+        if free_bytes < lacking_bytes + min(SPARE_BYTES, needed_bytes // 10):
+            raise Refused(
+                f"{hop.station.name}: {hop.store}: its disk has {show_bytes(free_bytes)} free, "
+                f"needed {show_bytes(lacking_bytes)} for {manifest.id}",
+                fix=f"free space there (du -sh {hop.store}/*), or set model_store in cluster.yaml",
+            )
+
+
+def _wait_whole(
+    manifest: Manifest,
+    hops: tuple[Hop, ...],
+    *,
+    sending: Future[None],
+    report: Callable[[str], None],
+    clock: Clock,
+) -> tuple[dict[str, Any], ...]:
+    """Every host's last state; Refused with the first host that could not go on, or what ended
+    the sending."""
+    total, told_s = sum(file.size_bytes for file in manifest.files), clock.monotonic_s()
+    while True:
+        if sending.done():
+            sending.result()
+        states = together(host.seen, hops)
+        for hop, state in zip(hops, states, strict=True):
+            if state.get("error"):
+                raise Refused(
+                    f"{hop.station.name}: {state['error']}",
+                    fix="launch again: what has arrived is not copied again",
+                )
+        if all(state.get("done") for state in states):
+            return states
+        if clock.monotonic_s() - told_s > 5.0:
+            told_s = clock.monotonic_s()
+            shown = ", ".join(
+                f"{hop.station.name} "
+                f"{(state.get('there_bytes', 0) + state.get('copied_bytes', 0)) / total:.0%}"
+                for hop, state in zip(hops, states, strict=True)
+            )
+            report(f"model {manifest.id}: {shown}")
+        clock.sleep(POLL_S)
+
+
+def _send(model: Model, hop: Hop, here: Shell, clock: Clock) -> None:
+    """The first host's missing bytes from this machine, each file from where it stopped.
+
+    A broken connection is opened again: what arrived stays.
+    """
+    for tries_left in reversed(range(TRIES)):
+        try:
+            _send_once(model, hop, here)
+        except Unreachable:
+            if tries_left == 0:
+                raise
+            clock.sleep(RETRY_S)
+        else:
+            break
+
+
+def _send_once(model: Model, hop: Hop, here: Shell) -> None:
+    shell = hop.station.shell
+    there = set(shell.entries(hop.objects))
+    for file in model.manifest.files:
+        if file.sha256 in there:
+            continue
+        part = f"{hop.objects}/{file.sha256}.part"
+        offset = _size_bytes(part, shell)
+        path = f"{model.folder}/{file.name}"
+        while block := here.read_from(path, offset_bytes=offset, limit_bytes=CHUNK_BYTES):
+            shell.append(part, block)
+            offset += len(block)
+
+
+def _size_bytes(path: str, shell: Shell) -> int:
+    done = shell.run(("sh", "-c", 'wc -c <"$1" 2>/dev/null || echo 0', "sh", path), timeout_s=20)
+    return int(done.stdout.strip() or 0)

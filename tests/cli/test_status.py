@@ -1,0 +1,55 @@
+"""`llmdeploy status`: what is on disk is shown whole, also when nothing runs."""
+
+import json
+
+from typer.testing import CliRunner
+
+from llmdeploy.cli.app import app
+from llmdeploy.release.state import Standing
+
+from .service_at import service_at
+
+
+def status(root, *words: str):
+    return CliRunner().invoke(app, ["status", *words, "--state-root", str(root)])
+
+
+def test_releases_weights_and_hints_are_shown(tmp_path):
+    _, (live, candidate) = service_at(tmp_path, Standing.LIVE, Standing.CANDIDATE)
+    result = status(tmp_path, "chat")
+    assert result.exit_code == 0
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert rows[0][:2] == ["chat:", "gateway"]
+    assert [live, "live", "probed", "100", "%", "bad"] == rows[2][:6]
+    assert [candidate, "candidate", "probed", "0", "%", "bad"] == rows[3][:6]
+    assert f"hint: release {candidate} is dark: llmdeploy verify chat" in result.stderr
+    assert "hint: the gateway does not run" in result.stderr
+
+
+def test_json_has_weights_and_endpoints_for_programs(tmp_path):
+    _, (live,) = service_at(tmp_path, Standing.LIVE)
+    seen = json.loads(status(tmp_path, "chat", "--json").stdout)
+    assert seen["weights"] == [{"release": live, "share": 1.0}]
+    assert seen["releases"][0]["endpoints"][0]["address"] == "127.0.0.1"
+    assert (seen["gateway_running"], seen["releases"][0]["healthy"]) == (False, False)
+
+
+def test_without_a_name_all_services_are_shown(tmp_path):
+    service_at(tmp_path, Standing.LIVE)
+    seen = json.loads(status(tmp_path, "--json").stdout)
+    assert [one["service"] for one in seen] == ["chat"]
+
+
+def test_an_empty_host_says_so(tmp_path):
+    result = status(tmp_path)
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "no service here; launch a plan first, or give --state-root\n",
+    )
+
+
+def test_an_unknown_service_lists_the_known_ones(tmp_path):
+    service_at(tmp_path, Standing.LIVE)
+    result = status(tmp_path, "nope")
+    assert result.exit_code == 2
+    assert "there is no service 'nope', found: chat" in result.stderr

@@ -1,0 +1,96 @@
+"""Host keys are strict: what each kind of known_hosts line lets in, and what it keeps out."""
+
+import base64
+import hashlib
+import hmac
+import pathlib
+
+import pytest
+
+from llmdeploy.edge.ssh_config import Route
+from llmdeploy.edge.ssh_known import check, fingerprint, preferred
+from llmdeploy.errors import InputError
+
+KEY, OTHER = b"a host key", b"another one"
+KIND = "ssh-ed25519"
+
+
+def _line(names: str, key: bytes = KEY, kind: str = KIND) -> str:
+    return f"{names} {kind} {base64.b64encode(key).decode()} comment\n"
+
+
+def _hashed(name: str) -> str:
+    salt = bytes(range(20))
+    digest = hmac.new(salt, name.encode(), hashlib.sha1).digest()
+    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+
+
+def _route(folder: pathlib.Path, text: str, *, port: int = 22) -> Route:
+    (folder / "known").write_text(text)
+    return Route(
+        address="10.0.0.7",
+        port=port,
+        user="llm",
+        keys=(),
+        only_these_keys=False,
+        known_as="10.0.0.7" if port == 22 else f"[10.0.0.7]:{port}",
+        known_hosts=("/nonexistent", str(folder / "known")),
+    )
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["10.0.0.7", "gpu1,10.0.0.7", "10.0.0.?", "10.*,!10.0.1.*", _hashed("10.0.0.7")],
+)
+def test_a_known_key_is_let_in(tmp_path: pathlib.Path, names: str) -> None:
+    check("gpu1", KIND, KEY, route=_route(tmp_path, _line("other", OTHER) + _line(names)))
+
+
+def test_a_port_of_its_own_stands_in_brackets(tmp_path: pathlib.Path) -> None:
+    check("gpu1", KIND, KEY, route=_route(tmp_path, _line("[10.0.0.7]:2222"), port=2222))
+    with pytest.raises(InputError, match="unknown"):
+        check("gpu1", KIND, KEY, route=_route(tmp_path, _line("[10.0.0.7]:2223"), port=2222))
+
+
+@pytest.mark.parametrize("names", ["10.0.0.8", "!10.0.0.7,10.*", _hashed("10.0.0.8"), "|1|x|y"])
+def test_an_unknown_key_is_refused_with_its_fingerprint(tmp_path: pathlib.Path, names: str) -> None:
+    with pytest.raises(InputError, match=r"gpu1: .*host key unknown") as caught:
+        check("gpu1", KIND, KEY, route=_route(tmp_path, _line(names)))
+    assert fingerprint(KEY) in str(caught.value)
+    assert caught.value.fix.endswith("ssh -p 22 llm@10.0.0.7 true")
+
+
+def test_a_changed_key_names_the_host_and_the_line(tmp_path: pathlib.Path) -> None:
+    text = "# comment\n\n" + _line("other", KEY) + _line("10.0.0.7", OTHER)
+    with pytest.raises(InputError) as caught:
+        check("gpu1", KIND, KEY, route=_route(tmp_path, text))
+    assert str(caught.value) == (
+        f"gpu1: llm@10.0.0.7:22: host key changed: found ssh-ed25519 {fingerprint(KEY)}, needed "
+        f"ssh-ed25519 {fingerprint(OTHER)} as in {tmp_path}/known:4"
+    )
+    assert f"ssh-keygen -R '10.0.0.7' -f {tmp_path}/known" in caught.value.fix
+
+
+def test_a_revoked_key_is_refused_though_known(tmp_path: pathlib.Path) -> None:
+    text = _line("10.0.0.7") + "@revoked " + _line("*")
+    with pytest.raises(InputError, match=r"is revoked by .*known:2"):
+        check("gpu1", KIND, KEY, route=_route(tmp_path, text))
+
+
+def test_a_certificate_authority_does_not_vouch_for_a_plain_key(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(InputError, match="unknown"):
+        check("gpu1", KIND, KEY, route=_route(tmp_path, "@cert-authority " + _line("*")))
+
+
+def test_the_host_is_asked_for_a_key_that_can_be_compared(tmp_path: pathlib.Path) -> None:
+    text = _line("10.0.0.7", kind="ssh-rsa") + _line("10.0.0.7", kind="ecdsa-sha2-nistp256")
+    assert preferred(_route(tmp_path, text)) == (
+        "rsa-sha2-512",
+        "rsa-sha2-256",
+        "ecdsa-sha2-nistp256",
+    )
+
+
+def test_a_damaged_line_is_passed_over(tmp_path: pathlib.Path) -> None:
+    text = "10.0.0.7 ssh-ed25519 ###\n10.0.0.7\n" + _line("10.0.0.7")
+    check("gpu1", KIND, KEY, route=_route(tmp_path, text))

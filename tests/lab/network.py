@@ -1,0 +1,210 @@
+"""Network namespaces behind one switch, each with its own address, reachable from this machine."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from .sshd import run
+
+_RULES = """\
+table bridge lab {
+  set cut { typeof iifname . oifname; }
+  chain pairs { type filter hook forward priority 0; policy accept; iifname . oifname @cut drop; }
+  chain drops { type filter hook forward priority 1; policy accept; }
+}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plug:
+    """One namespace's place at the switch."""
+
+    namespace: str
+    port: str
+    """The switch's end of the link."""
+    address: str
+
+    @property
+    def number(self) -> int:
+        return int(self.port[1:])
+
+
+@dataclass
+class _Relay:
+    """The user-space shaper of one link: the kernel may have no sch_netem."""
+
+    settings: pathlib.Path
+    process: subprocess.Popen[bytes]
+    inside: tuple[str, str] = field(default=("", ""))
+
+
+class Network:
+    """`PREFIX.0.0/16`: this machine is .0.1, the namespaces .1.1, .1.2, …; a context.
+
+    this machine ── PREFIX0 ── [namespace NAME-sw: bridge br0] ── p1 ── [namespace NAME-n1: eth0]
+    """
+
+    def __init__(self, name: str, *, size: int, prefix: str = "10.77") -> None:
+        self.name, self.prefix = name, prefix
+        self._relays: dict[Plug, _Relay] = {}
+        self.switch = f"{name}-sw"
+        self.uplink = f"{name}r"
+        self.plugs = tuple(
+            Plug(
+                namespace=f"{name}-n{number}",
+                port=f"p{number}",
+                address=f"{prefix}.{1 + (number - 1) // 250}.{(number - 1) % 250 + 1}",
+            )
+            for number in range(1, size + 1)
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _make(self) -> None:
+        _ip([f"netns add {self.switch}"])
+        _ip(["link add br0 type bridge", "link set br0 up", "link set lo up"], self.switch)
+        _ip(
+            [
+                f"link add {self.uplink} type veth peer name up0 netns {self.switch}",
+                f"addr add {self.prefix}.0.1/16 dev {self.uplink}",
+                f"link set {self.uplink} up",
+            ]
+        )
+        _ip(["link set up0 master br0 up"], self.switch)
+        if shutil.which("nft"):
+            self._nft(_RULES)
+        _ip([f"netns add {plug.namespace}" for plug in self.plugs])
+        lines = []
+        for plug in self.plugs:
+            lines += [
+                f"link add {plug.port} type veth peer name eth0 netns {plug.namespace}",
+                f"link set {plug.port} master br0 up",
+            ]
+        _ip(lines, self.switch)
+        for plug in self.plugs:
+            _ip(
+                [
+                    f"addr add {plug.address}/16 dev eth0",
+                    "link set eth0 up",
+                    "link set lo up",
+                    f"route add default via {self.prefix}.0.1",
+                ],
+                plug.namespace,
+            )
+
+    def close(self) -> None:
+        """Takes all of it away, also what a failed start left."""
+        for plug in tuple(self._relays):
+            self.unshape(plug)
+        for name in (*(plug.namespace for plug in self.plugs), self.switch):
+            if pathlib.Path(f"/run/netns/{name}").exists():
+                run("ip", "netns", "del", name)
+        subprocess.run(["ip", "link", "del", self.uplink], capture_output=True, check=False)
+
+    def cut(self, plug: Plug) -> None:
+        """The switch drops the frames; both ends keep their carrier."""
+        _ip([f"link set {plug.port} nomaster"], self.switch)
+
+    def heal(self, plug: Plug) -> None:
+        _ip([f"link set {plug.port} master br0"], self.switch)
+
+    def unplug(self, plug: Plug) -> None:
+        """The cable is out: the host loses its carrier."""
+        _ip([f"link set {plug.port} down"], self.switch)
+
+    def plug_in(self, plug: Plug) -> None:
+        _ip([f"link set {plug.port} up"], self.switch)
+
+    def partition(self, some: Sequence[Plug], others: Sequence[Plug]) -> None:
+        """Nothing passes between the two sides; this machine still reaches all."""
+        pairs = [(a.port, b.port) for a in some for b in others]
+        both = ", ".join(f'"{a}" . "{b}", "{b}" . "{a}"' for a, b in pairs)
+        self._nft(f"add element bridge lab cut {{ {both} }}")
+
+    def lose(self, plug: Plug, *, ratio: float) -> None:
+        """Drops this share of the packets at random, in each direction."""
+        for way in ("iifname", "oifname"):
+            dice = f"numgen random mod 1000 < {round(ratio * 1000)}"
+            self._nft(f"add rule bridge lab drops {way} {plug.port} {dice} drop")
+
+    def block(self, plug: Plug, *, port: int) -> None:
+        """A firewall before the host: nothing comes to that TCP port."""
+        self._nft(f"add rule bridge lab drops oifname {plug.port} tcp dport {port} drop")
+
+    def mend(self) -> None:
+        """Takes back partitions, losses and blocks."""
+        self._nft("flush set bridge lab cut\nflush chain bridge lab drops")
+
+    def limit(self, plug: Plug, *, rate_bits_per_s: float | None) -> None:
+        """A slower link towards the host; as before where None is given."""
+        queue = ("tc", "qdisc", "del", "dev", plug.port, "root")
+        inside = ("ip", "netns", "exec", self.switch)
+        subprocess.run([*inside, *queue], capture_output=True, check=False)
+        if rate_bits_per_s:
+            kbit = f"{rate_bits_per_s / 1000:g}kbit"
+            shape = ("tbf", "rate", kbit, "burst", "64kb", "latency", "50ms")
+            run(*inside, "tc", "qdisc", "add", "dev", plug.port, "root", *shape)
+
+    def shape(self, plug: Plug, **settings: float) -> None:
+        """Delay and more by the relay: `delay_s`, `jitter_s`, `loss_ratio`, `rate_bits_per_s`."""
+        relay = self._relays.get(plug)
+        if relay:
+            relay.settings.write_text(json.dumps(settings))
+            time.sleep(0.3)  # it looks at its settings that often
+            return
+        near, far = f"q{plug.number}", f"r{plug.number}"
+        _ip(
+            [
+                f"link add {near} type veth peer name {far}",
+                f"link set {plug.port} nomaster",
+                f"link set {far} master br0 up",
+                f"link set {near} up",
+            ],
+            self.switch,
+        )
+        handle, path = tempfile.mkstemp(prefix="lab-relay-", suffix=".json")
+        with os.fdopen(handle, "w") as file:
+            json.dump(settings, file)
+        program = str(pathlib.Path(__file__).with_name("relay.py"))
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", self.switch, sys.executable, program, plug.port, near, path],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._relays[plug] = _Relay(pathlib.Path(path), process, (near, far))
+        time.sleep(0.5)  # its sockets are open
+
+    def unshape(self, plug: Plug) -> None:
+        relay = self._relays.pop(plug, None)
+        if relay:
+            relay.process.send_signal(signal.SIGTERM)
+            relay.process.wait(5)
+            relay.settings.unlink()
+            _ip([f"link del {relay.inside[0]}"], self.switch)
+            self.heal(plug)
+
+    def _nft(self, rules: str) -> None:
+        run("ip", "netns", "exec", self.switch, "nft", "-f", "-", stdin=f"{rules}\n")
+
+
+def _ip(lines: list[str], namespace: str | None = None) -> None:
+    inside = ["-n", namespace] if namespace else []
+    run("ip", *inside, "-batch", "-", stdin="\n".join(lines) + "\n")

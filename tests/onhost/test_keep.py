@@ -1,0 +1,116 @@
+"""The keepers of a group: all ranks run or none does, and nothing of them is left."""
+
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from .ranks import Ranks
+
+pytestmark = pytest.mark.end_to_end
+
+
+@pytest.fixture
+def ranks(tmp_path: pathlib.Path) -> Iterator[Ranks]:
+    made = Ranks(tmp_path)
+    yield made
+    made.close()
+
+
+def _up(ranks: Ranks) -> None:
+    for position in range(ranks.hosts):
+        ranks.start(position)
+    for position in range(ranks.hosts):
+        ranks.await_event(position, "started")
+    ranks.await_event(0, "met")
+    deadline_s = time.monotonic() + 20
+    while not all(ranks.segment(n).exists() for n in range(ranks.hosts)):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    time.sleep(1.0)  # the keepers note the segments
+
+
+def test_followers_start_once_the_head_listens(ranks: Ranks) -> None:
+    ranks.start(1)
+    ranks.await_event(1, "waits")
+    time.sleep(1.0)
+    assert [event["event"] for event in ranks.events(1)] == ["waits"]
+    ranks.start(0)
+    ranks.await_event(0, "met")
+    started = ranks.await_event(1, "started")
+    assert started["at_s"] >= ranks.await_event(0, "started")["at_s"]
+
+
+def test_one_dead_engine_ends_all_ranks_and_leaves_nothing(ranks: Ranks) -> None:
+    _up(ranks)
+    killed = next(
+        pid
+        for pid in ranks.engines()
+        if b"-1\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    begun_s = time.monotonic()
+    os.kill(killed, signal.SIGKILL)
+    assert [process.wait(20) for process in ranks.processes.values()] == [1, 1]
+    print(f"noticed and cleaned in {time.monotonic() - begun_s:.2f} s")
+    assert ranks.left() == []
+    assert ranks.events(1)[-1]["kind"] == "own"
+    assert "SIGKILL" in ranks.events(1)[-1]["what"]
+    assert (ranks.events(0)[-1]["kind"], ranks.events(0)[-1]["position"]) == ("peer", 1)
+
+
+def test_a_killed_keeper_ends_the_others_and_its_next_start_clears_its_engine(
+    ranks: Ranks,
+) -> None:
+    _up(ranks)
+    ranks.processes[1].kill()
+    assert ranks.processes[0].wait(20) == 1
+    assert ranks.events(0)[-1]["kind"] == "lost"
+    assert ranks.engines(), "the killed keeper's engine is an orphan"
+    ranks.processes[1].wait()
+    ranks.start(1)
+    deadline_s = time.monotonic() + 20
+    while ranks.left() and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert ranks.left() == []
+
+
+def test_a_frozen_rank_is_noticed_by_its_silence(ranks: Ranks) -> None:
+    _up(ranks)
+    begun_s = time.monotonic()
+    ranks.processes[1].send_signal(signal.SIGSTOP)
+    assert ranks.processes[0].wait(30) == 1
+    print(f"noticed in {time.monotonic() - begun_s:.1f} s")
+    assert "said nothing" in ranks.events(0)[-1]["what"]
+
+
+def test_told_to_stop_every_rank_goes_and_nothing_stays(ranks: Ranks) -> None:
+    _up(ranks)
+    ranks.processes[0].send_signal(signal.SIGTERM)
+    assert ranks.processes[0].wait(20) == 0
+    assert ranks.processes[1].wait(20) == 1
+    assert ranks.left() == []
+    assert ranks.events(1)[-1]["what"] == "told to stop"
+
+
+def test_a_stranger_without_the_token_is_no_rank(ranks: Ranks) -> None:
+    ranks.start(0, start_timeout_s=6.0)
+    ranks.start(1, token="another", start_timeout_s=6.0)
+    assert ranks.processes[0].wait(30) == 1
+    assert ranks.events(0)[-1]["kind"] == "late"
+    assert ranks.processes[1].wait(30) == 1
+    assert not any(event["event"] == "started" for event in ranks.events(1))
+
+
+def test_the_group_forms_anew_after_an_end(ranks: Ranks) -> None:
+    ranks.flaw(1).touch()
+    for position in (0, 1):
+        ranks.start(position)
+    assert [process.wait(40) for process in ranks.processes.values()] == [1, 1]
+    assert "exit code 3" in ranks.events(1)[-1]["what"]
+    ranks.flaw(1).unlink()
+    for position in (0, 1):
+        (ranks.folder / f"events-{position}.jsonl").unlink()
+    _up(ranks)

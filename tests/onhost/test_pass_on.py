@@ -1,0 +1,141 @@
+"""Staging: a model sent once, passed from host to host, checked, resumed, and no port left open."""
+
+import hashlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from llmdeploy.edge.clock import SystemClock
+from llmdeploy.edge.local import LocalShell
+from llmdeploy.errors import Refused
+from llmdeploy.release import transfer
+from llmdeploy.release.layout import ServiceLayout
+from llmdeploy.release.site import Station
+from llmdeploy.store import Manifest, Model, ModelFile, Source
+from tests.release.made import SHAPE
+from tests.release.supervision import FakeSupervisor
+
+pytestmark = pytest.mark.end_to_end
+WEIGHTS_BYTES = 24 * 2**20
+
+
+@pytest.fixture
+def model(tmp_path: pathlib.Path) -> Model:
+    """A model of one big and one small file, in a store of its own."""
+    folder = tmp_path / "here" / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(os.urandom(WEIGHTS_BYTES))
+    (folder / "config.json").write_bytes(b"{}")
+    files = tuple(
+        ModelFile(
+            name=path.name,
+            size_bytes=path.stat().st_size,
+            sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
+        for path in sorted(folder.iterdir())
+    )
+    manifest = Manifest(
+        schema=1, id="tiny", source=Source(kind="folder", name="made"), created_s=0.0, files=files,
+        architecture="LlamaForCausalLM", dtype="bfloat16", parameters=4, embedding_parameters=2,
+        matrix_parameters=2, weights_bytes=WEIGHTS_BYTES, shape=SHAPE,
+    )  # fmt: skip
+    return Model(manifest=manifest, folder=str(folder))
+
+
+def stations(folder: pathlib.Path, count: int = 3) -> tuple[Station, ...]:
+    """Hosts that are folders of this machine."""
+    return tuple(
+        Station(
+            name=f"h{number}", address="127.0.0.1", python=sys.executable,
+            model_store=str(folder / f"h{number}" / "models"),
+            layout=ServiceLayout(root=str(folder / f"h{number}" / "state" / "chat")),
+            supervisor=FakeSupervisor(), shell=LocalShell(),
+        )
+        for number in range(count)
+    )  # fmt: skip
+
+
+def bring(model: Model, hosts: tuple[Station, ...]) -> tuple[dict[str, str], list[str]]:
+    told: list[str] = []
+    folders = transfer.bring(
+        model, hosts, report=told.append, here=LocalShell(), clock=SystemClock()
+    )
+    return folders, told
+
+
+def same(model: Model, folder: str) -> bool:
+    return all(
+        pathlib.Path(folder, file.name).read_bytes()
+        == pathlib.Path(model.folder, file.name).read_bytes()
+        for file in model.manifest.files
+    )
+
+
+def programs(folder: pathlib.Path) -> list[str]:
+    shown = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True)
+    return [line for line in shown.stdout.splitlines() if str(folder) in line and " pass " in line]
+
+
+def test_every_host_has_the_model_and_nothing_goes_on(tmp_path: pathlib.Path, model: Model) -> None:
+    hosts = stations(tmp_path)
+    folders, told = bring(model, hosts)
+    assert all(same(model, folders[host.name]) for host in hosts)
+    assert told[-1].startswith("model tiny: 72.0 MiB copied to 3 host(s)")
+    deadline_s = time.monotonic() + 10
+    while programs(tmp_path) and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert programs(tmp_path) == []
+    for host in hosts:
+        state = json.loads(pathlib.Path(host.model_store, ".objects/transfer.json").read_text())
+        assert state["done"]
+        if state["port"]:
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", state["port"]), 1).close()
+        assert not pathlib.Path(host.model_store, ".objects/transfer.spec").exists()
+
+
+def test_what_is_there_is_not_copied_again(tmp_path: pathlib.Path, model: Model) -> None:
+    hosts = stations(tmp_path)
+    bring(model, hosts[:2])
+    folders, told = bring(model, hosts)
+    assert told[-1].startswith("model tiny: 24.0 MiB copied to 1 host(s)")
+    assert all(same(model, folders[host.name]) for host in hosts)
+    assert bring(model, hosts)[1] == []
+
+
+def test_a_transfer_goes_on_where_it_stopped(tmp_path: pathlib.Path, model: Model) -> None:
+    hosts = stations(tmp_path, 2)
+    weights = next(f for f in model.manifest.files if f.size_bytes == WEIGHTS_BYTES)
+    content = pathlib.Path(model.folder, weights.name).read_bytes()
+    for host, share in ((hosts[0], 2), (hosts[1], 4)):
+        objects = pathlib.Path(host.model_store, ".objects")
+        objects.mkdir(parents=True)
+        (objects / f"{weights.sha256}.part").write_bytes(content[: WEIGHTS_BYTES // share])
+    folders, told = bring(model, hosts)
+    assert all(same(model, folders[host.name]) for host in hosts)
+    assert told[-1].startswith("model tiny: 30.0 MiB copied")  # 12 of 24, and 18 of 24
+
+
+def test_damaged_content_is_refused_and_sent_anew(tmp_path: pathlib.Path, model: Model) -> None:
+    hosts = stations(tmp_path, 2)
+    weights = next(f for f in model.manifest.files if f.size_bytes == WEIGHTS_BYTES)
+    objects = pathlib.Path(hosts[1].model_store, ".objects")
+    objects.mkdir(parents=True)
+    (objects / f"{weights.sha256}.part").write_bytes(bytes(WEIGHTS_BYTES // 2))
+    with pytest.raises(Refused, match=r"h1: model\.safetensors: came with sha256"):
+        bring(model, hosts)
+    folders, _ = bring(model, hosts)
+    assert same(model, folders["h1"])
+
+
+def test_a_full_disk_is_named_before_anything_is_sent(tmp_path: pathlib.Path, model: Model) -> None:
+    huge = model.manifest.files[0].model_copy(update={"size_bytes": 2**60})
+    big = model.manifest.model_copy(update={"files": (huge,)})
+    with pytest.raises(Refused, match=r"h0: .*its disk has .* free, needed 1048576\.0 TiB"):
+        bring(Model(manifest=big, folder=model.folder), stations(tmp_path, 1))
