@@ -44,11 +44,11 @@ class Bed:
         self.ssh.mkdir(parents=True)
         key = make_key(self.ssh / "id_ed25519")
         names = {machine.name: machine.address for machine in self.machines}
+        self.network.__enter__()  # first: with it, hosts of these names are ours
         begun_s = time.monotonic()
         self._inotify = _INOTIFY.read_text()
         try:
             _INOTIFY.write_text(str(max(int(self._inotify), WATCHERS_PER_HOST * len(names))))
-            self.network.__enter__()
             for machine in self.machines:
                 machine.create(key=key, names=names)
             for machine in self.machines:

@@ -84,6 +84,7 @@ class Machine:
 
     def create(self, *, key: pathlib.Path, names: dict[str, str]) -> None:
         """The disk with all that the host needs to boot; `names` become its /etc/hosts."""
+        self.power_off(silent=False)  # what a killed run left of a host of this name
         self._memory.mkdir(parents=True)
         size = f"size={self._disk},mode=755"
         run("mount", "-t", "tmpfs", "-o", size, self._machine, str(self._memory))
@@ -114,10 +115,12 @@ class Machine:
             )
 
     def power_off(self, *, silent: bool = True) -> None:
-        """Pulls the plug. `silent` cuts the link first: as in a real power loss, no dying kernel
-        tells its peers."""
+        """Pulls the plug, whatever state it is in. `silent` cuts the link first: as in a real power
+        loss, no dying kernel tells its peers."""
         if silent:
             self.network.cut(self.plug)
+        with contextlib.suppress(AssertionError, OSError):
+            self.thaw()
         if self._process:
             self._process.kill()
         self.cgroup.kill()
@@ -194,9 +197,6 @@ class Machine:
         return f"{self.address} {' '.join(public.split()[:2])}\n"
 
     def destroy(self) -> None:
-        """Takes it away, whatever state it is in."""
-        with contextlib.suppress(AssertionError, OSError):
-            self.thaw()
         self.power_off(silent=False)
         for mounted in (self.root, self._memory):
             subprocess.run(["umount", "-l", str(mounted)], capture_output=True, check=False)

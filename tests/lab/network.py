@@ -1,5 +1,7 @@
 """Network namespaces behind one switch, each with its own address, reachable from this machine."""
 
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -56,6 +58,7 @@ class Network:
     def __init__(self, name: str, *, size: int, prefix: str = "10.77") -> None:
         self.name, self.prefix = name, prefix
         self._relays: dict[Plug, _Relay] = {}
+        self._held = contextlib.ExitStack()
         self.switch = f"{name}-sw"
         self.uplink = f"{name}r"
         self.plugs = tuple(
@@ -68,11 +71,14 @@ class Network:
         )
 
     def __enter__(self) -> Self:
-        try:
+        """Waits while another run has a network of this name; takes away what a killed one left."""
+        with contextlib.ExitStack() as held:
+            lock = held.enter_context(open(f"/run/llmdeploy-lab-{self.name}.lock", "w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            held.callback(self._take_away)
+            self._take_away()
             self._make()
-        except BaseException:
-            self.close()
-            raise
+            self._held = held.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -111,12 +117,13 @@ class Network:
             )
 
     def close(self) -> None:
-        """Takes all of it away, also what a failed start left."""
+        self._held.close()
+
+    def _take_away(self) -> None:
         for plug in tuple(self._relays):
             self.unshape(plug)
-        for name in (*(plug.namespace for plug in self.plugs), self.switch):
-            if pathlib.Path(f"/run/netns/{name}").exists():
-                run("ip", "netns", "del", name)
+        for left in sorted(pathlib.Path("/run/netns").glob(f"{self.name}-*")):
+            run("ip", "netns", "del", left.name)
         subprocess.run(["ip", "link", "del", self.uplink], capture_output=True, check=False)
 
     def cut(self, plug: Plug) -> None:
