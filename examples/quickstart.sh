@@ -14,6 +14,7 @@ home=$PWD/.quickstart
 port=${QUICKSTART_PORT:-8080}
 clients=${QUICKSTART_CLIENTS:-32}
 export LLMDEPLOY_STATE_ROOT=$home/state
+unset PYTHONDONTWRITEBYTECODE   # with it, each command would compile all it imports
 
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 fail() { printf 'error: %s\n\nhint: %s\n' "$1" "$2" >&2; exit 2; }

@@ -26,9 +26,10 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
   || fail "pip could not install llmdeploy[host,engine,test]" "see pip's message above; a proxy or index is set with PIP_INDEX_URL"
 [ "${1:-}" != --engines ] || ./tests/engines.sh || fail "vLLM's CPU build could not be installed" "see above"
 export PATH=$venv/bin:$PATH
+unset PYTHONDONTWRITEBYTECODE   # hundreds of commands are started: each would compile all it imports
 
 ruff check .
 ruff format --check .
 mypy
-pytest -q -m "not end_to_end"
+pytest -q -n auto -m "not end_to_end"   # end-to-end tests want the machine for themselves
 [ "${1:-}" = --fast ] || pytest -q -m end_to_end --durations=15

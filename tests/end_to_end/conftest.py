@@ -18,6 +18,24 @@ def story(tmp_path: pathlib.Path, model_store: pathlib.Path) -> Iterator[Story]:
 
 
 @pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, model_store: pathlib.Path) -> Iterator[Story]:
+    """A service whose good first release is live, one for all tests of a file."""
+    made = Story(folder=tmp_path_factory.mktemp("served"), store=model_store, port=free_port())
+    try:
+        made.first_release()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def live(served: Story) -> Iterator[Story]:
+    """The live service; whatever else the test launched on it is stopped after it."""
+    yield served
+    served.only_good()
+
+
+@pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     """A real gateway before fake engines, one for all tests of a file."""
     made = Bed(tmp_path_factory.mktemp("gw"))

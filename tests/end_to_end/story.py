@@ -46,6 +46,8 @@ class Story:
     folder: pathlib.Path
     store: pathlib.Path
     port: int
+    good: str = ""
+    """The first release, once it is live."""
 
     def command(self, *words: str) -> tuple[list[str], dict[str, str]]:
         """The argv and environment of a CLI call."""
@@ -96,13 +98,20 @@ class Story:
         self.run("launch", str(plan), "--yes")
         return plan.name
 
-    def first_release(self) -> str:
+    def first_release(self) -> None:
         """Plans, launches and verifies the good first release and makes a key."""
-        release = self.launch(self.plan("good"))
+        self.good = self.launch(self.plan("good"))
         self.run("verify", "story", "--yes")
         key = self.run("keys", "add", "story", "--client", "tests", "--rate", "500/s", "--yes")
         (self.folder / "key").write_text(key.stdout.strip())
-        return release
+
+    def only_good(self) -> None:
+        """Stops every other release; fails where the good one does not carry all traffic."""
+        status = self.json("status", "story")
+        assert status["weights"] == [{"release": self.good, "share": 1.0}]
+        for release in status["releases"]:
+            if release["id"] != self.good and release["endpoints"]:
+                self.run("stop", "story", "--release", release["id"], "--yes")
 
     @contextmanager
     def load(self, *, clients: int = 32, max_tokens: int = 16) -> Iterator[list[dict[str, Any]]]:

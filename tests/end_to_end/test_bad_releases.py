@@ -18,17 +18,17 @@ BAD = {
 
 @pytest.mark.parametrize("fault", BAD)
 def test_a_bad_release_is_rolled_back_while_the_good_one_breaks_no_stream(
-    story: Story, fault: str, capsys: pytest.CaptureFixture[str]
+    live: Story, fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    good = story.first_release()
-    bad = story.launch(story.plan("bad", batched_tokens=256, drill=BAD[fault]))
-    with story.load() as records:
+    good = live.good
+    bad = live.launch(live.plan("bad", batched_tokens=256, drill=BAD[fault]))
+    with live.load() as records:
         started_s = time.monotonic()
-        done = story.run("verify", "story", "--yes", "--json", code=3)
+        done = live.run("verify", "story", "--yes", "--json", code=3)
         took_s = time.monotonic() - started_s
         time.sleep(3)  # the old release carries everything for a while
     outcome = json.loads(done.stdout)
-    weights = story.json("status", "story")["weights"]
+    weights = live.json("status", "story")["weights"]
     assert weights == [{"release": good, "share": 1.0}]
     lost = harmed(records, {good})
     assert not lost, lost[:5]
@@ -40,9 +40,8 @@ def test_a_bad_release_is_rolled_back_while_the_good_one_breaks_no_stream(
         )
 
 
-def test_a_bad_release_is_refused_while_dark_when_it_is_bad_from_the_start(story: Story) -> None:
-    good = story.first_release()
-    story.launch(story.plan("bad", batched_tokens=256, drill="{garbage_ratio: 100%}"))
-    done = story.run("verify", "story", "--yes", code=3)
+def test_a_bad_release_is_refused_while_dark_when_it_is_bad_from_the_start(live: Story) -> None:
+    live.launch(live.plan("bad", batched_tokens=256, drill="{garbage_ratio: 100%}"))
+    done = live.run("verify", "story", "--yes", code=3)
     assert "golden" in done.stdout + done.stderr
-    assert story.json("status", "story")["weights"] == [{"release": good, "share": 1.0}]
+    assert live.json("status", "story")["weights"] == [{"release": live.good, "share": 1.0}]

@@ -34,25 +34,25 @@ def _killed_at_first_share(story: Story, release: str) -> float:
 
 
 def test_a_killed_cli_leaves_a_whole_state_and_the_next_one_goes_on(
-    story: Story, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    live: Story, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old = story.first_release()
-    new = story.launch(story.plan("better", batched_tokens=256))
+    old = live.good
+    new = live.launch(live.plan("better", batched_tokens=256))
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    with story.load() as records:
-        share = _killed_at_first_share(story, new)
-        status = story.json("status", "story")
+    with live.load() as records:
+        share = _killed_at_first_share(live, new)
+        status = live.json("status", "story")
         shares = {w["release"]: w["share"] for w in status["weights"]}
         assert shares == {old: pytest.approx(1 - share), new: pytest.approx(share)}
 
-        story.run("rollback", "story", "--yes", "--reason", "test", cwd=elsewhere)
-        assert story.json("status", "story")["weights"] == [{"release": old, "share": 1.0}]
+        live.run("rollback", "story", "--yes", "--reason", "test", cwd=elsewhere)
+        assert live.json("status", "story")["weights"] == [{"release": old, "share": 1.0}]
 
-        story.run("verify", "story", "--release", new, "--yes")
-        assert story.json("status", "story")["weights"] == [{"release": new, "share": 1.0}]
+        live.run("verify", "story", "--release", new, "--yes")
+        assert live.json("status", "story")["weights"] == [{"release": new, "share": 1.0}]
 
         asked_s = time.time()
-        story.run("rollback", "story", "--yes", cwd=elsewhere)
+        live.run("rollback", "story", "--yes", cwd=elsewhere)
         time.sleep(4)
     last_on_new_s = max(r["at_s"] for r in records if r["release"] == new)
     lost = harmed(records, {old, new})
@@ -65,27 +65,27 @@ def test_a_killed_cli_leaves_a_whole_state_and_the_next_one_goes_on(
         )
 
 
-def test_a_killed_engine_is_noticed_and_the_old_release_carries_on(story: Story) -> None:
-    old = story.first_release()
-    new = story.launch(story.plan("better", batched_tokens=256))
-    with story.load() as records:
-        argv, environment = story.command("verify", "story", "--yes")
+def test_a_killed_engine_is_noticed_and_the_old_release_carries_on(live: Story) -> None:
+    old = live.good
+    new = live.launch(live.plan("better", batched_tokens=320))
+    with live.load() as records:
+        argv, environment = live.command("verify", "story", "--yes")
         process = subprocess.Popen(
-            argv, env=environment, cwd=story.folder, stdout=subprocess.PIPE,
+            argv, env=environment, cwd=live.folder, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         while True:
-            shares = {w["release"]: w["share"] for w in story.json("status", "story")["weights"]}
+            shares = {w["release"]: w["share"] for w in live.json("status", "story")["weights"]}
             if shares.get(new, 0) > 0:
                 break
             assert process.poll() is None, process.communicate()
             time.sleep(0.2)
-        for pid in _engine_pids(story, new):
+        for pid in _engine_pids(live, new):
             os.kill(pid, signal.SIGKILL)
         _, said = process.communicate(timeout=120)
         assert process.returncode == 3, said
         time.sleep(2)
-    assert story.json("status", "story")["weights"] == [{"release": old, "share": 1.0}]
+    assert live.json("status", "story")["weights"] == [{"release": old, "share": 1.0}]
     on_old = harmed(records, {old})
     assert not on_old, on_old[:5]
 

@@ -1,5 +1,6 @@
 """Each release has its own ports, and a taken one is named with who has it."""
 
+import os
 import socket
 
 import pytest
@@ -61,5 +62,5 @@ def test_no_free_block_is_refused_with_range_and_count():
 def test_the_process_behind_a_port_is_named():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert "pytest" in str(holder(port, shell=LocalShell()))
+        assert f"process {os.getpid()} (" in str(holder(port, shell=LocalShell()))
     assert holder(port, shell=LocalShell()) is None

@@ -175,16 +175,15 @@ class World:
     def pass_time(self, duration_s):
         for event in list(self.events):
             event(self)
-        for _ in range(int(self.rate_per_s * duration_s)):
-            weights = self.weights()
-            if weights:
-                picked = self.rng.choices(list(weights), weights.values())[0]
-                self.record(picked, probe=False)
+        state = read_state(LAYOUT, self.shell)
+        weights = {w.release: w.share for w in state.weights}
+        for _ in range(int(self.rate_per_s * duration_s) if weights else 0):
+            picked = self.rng.choices(list(weights), weights.values())[0]
+            self.record(picked, probe=False, fallback=state.fallback)
 
-    def record(self, picked, *, probe):
+    def record(self, picked, *, probe, fallback=None):
         """One request of 20 tokens that the gateway sent to a release, as it logs it."""
-        engine, state = self.engines[picked], read_state(LAYOUT, self.shell)
-        fallback = None if probe else state.fallback
+        engine = self.engines[picked]
         serving = picked if engine.alive else fallback
         failed = serving is None or self.rng.random() < engine.error_ratio
         token_s = self.engines[serving or picked].time_per_token_s
