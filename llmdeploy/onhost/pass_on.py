@@ -42,6 +42,8 @@ class File:
 class Spec:
     """One host's part in the transfer."""
 
+    owner: str
+    """The service whose launch ordered this: its state's folder."""
     objects: str
     """Folder of the store where content lies under its hash."""
     folder: str
@@ -226,6 +228,7 @@ def _pass(spec: Spec, state: State) -> None:
     guests = Guests(spec, store)
     state.set(
         pid=os.getpid(),
+        owner=spec.owner,
         port=guests.port,
         there_bytes=sum(had.values()),
         copied_bytes=0,

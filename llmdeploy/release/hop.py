@@ -16,7 +16,12 @@ START_TIMEOUT_S = 60.0
 """For a transfer's program to listen.
 
 Source: own choice: Python starts in seconds on busy hosts."""
+OTHERS_S = 120.0
+"""How long another service's transfer into the same store is waited for.
+
+Source: own choice: twice what a transfer stays without a byte before it ends by itself."""
 _BEGIN = 'nohup setsid "$@" >"$0" 2>&1 </dev/null & echo $!'
+_RUNS = 'tr "\\0" " " <"/proc/$1/cmdline" 2>/dev/null || true'
 _ROOM = 'mkdir -p "$1" && df -Pk "$1" | tail -n 1'
 
 
@@ -71,10 +76,14 @@ def room(manifest: Manifest, hop: Hop) -> tuple[int, int]:
     return int(fields[3]) * 1024, there
 
 
-def begin(hop: Hop, program: str, orders: dict[str, Any]) -> None:
-    """The host's program runs, detached; it ends by itself when nothing comes any more."""
+def begin(hop: Hop, program: str, orders: dict[str, Any], *, clock: Clock) -> None:
+    """The host's program runs, detached; it ends by itself when nothing comes any more.
+
+    One that a killed command of this service left is ended first; another service's is waited for.
+    """
     shell = hop.station.shell
-    path = f"{hop.objects}/transfer.spec"
+    _await_free(hop, owner=str(orders["owner"]), clock=clock)
+    path = _spec_path(hop)
     shell.remove(hop.state_path)
     shell.write(path, json.dumps(orders).encode(), mode=0o600)
     python = hop.station.python
@@ -85,9 +94,36 @@ def begin(hop: Hop, program: str, orders: dict[str, Any]) -> None:
 def end(hop: Hop) -> None:
     """The host's program is gone, as far as the host answers; it would end by itself later."""
     with contextlib.suppress(Unreachable, InputError):
-        state = _state(hop)
-        if state.get("pid") and not state.get("done") and not state.get("error"):
-            hop.station.shell.run(("kill", str(state["pid"])), timeout_s=10)
+        if pid := _running(hop, _state(hop)):
+            hop.station.shell.run(("kill", pid), timeout_s=10)
+
+
+def _await_free(hop: Hop, *, owner: str, clock: Clock) -> None:
+    """No program of an earlier transfer runs; Refused where another service's does not end."""
+    deadline_s = clock.monotonic_s() + OTHERS_S
+    while pid := _running(hop, state := _state(hop)):
+        if state.get("owner") == owner:  # one command at a time holds a service: this one is dead
+            hop.station.shell.run(("kill", pid), timeout_s=10)
+        elif clock.monotonic_s() > deadline_s:
+            raise Refused(
+                f"{hop.station.name}: {hop.objects}: {state.get('owner')} still copies a model "
+                f"there after {OTHERS_S:g} s (process {pid})",
+                fix="launch again when that launch is done",
+            )
+        clock.sleep(POLL_S)
+
+
+def _running(hop: Hop, state: dict[str, Any]) -> str | None:
+    """Process id of the program behind a state, None where it has ended."""
+    if not state.get("pid") or state.get("done") or state.get("error"):
+        return None
+    pid = str(state["pid"])
+    done = hop.station.shell.run(("sh", "-c", _RUNS, "sh", pid), timeout_s=10)
+    return pid if _spec_path(hop) in done.stdout else None  # the number may be another's by now
+
+
+def _spec_path(hop: Hop) -> str:
+    return f"{hop.objects}/transfer.spec"
 
 
 def wait_port(hop: Hop, *, clock: Clock) -> int | None:

@@ -81,7 +81,8 @@ def _chain(
     for number, hop in enumerate(hops):
         guests = 1 if number + 1 < len(hops) else 0
         path = aboard.bring(hop.station, content)
-        host.begin(hop, path, spec(model.manifest, hop, token=token, source=source, guests=guests))
+        orders = spec(model.manifest, hop, token=token, source=source, guests=guests)
+        host.begin(hop, path, orders, clock=clock)
         port = host.wait_port(hop, clock=clock)
         source = (hop.station.address, port) if port is not None else None
     with ThreadPoolExecutor(max_workers=1) as threads:
@@ -96,6 +97,7 @@ def spec(
 ) -> dict[str, Any]:
     """The orders of a host's program, as `llmdeploy.onhost.pass_on.Spec` reads them."""
     return {
+        "owner": hop.station.layout.root,
         "objects": hop.objects,
         "folder": hop.folder(manifest),
         "manifest": manifest.model_dump_json(by_alias=True),

@@ -160,15 +160,17 @@ class Network:
         """Takes back partitions, losses and blocks."""
         self._nft("flush set bridge lab cut\nflush chain bridge lab drops")
 
-    def limit(self, plug: Plug, *, rate_bits_per_s: float | None) -> None:
-        """A slower link towards the host; as before where None is given."""
-        queue = ("tc", "qdisc", "del", "dev", plug.port, "root")
-        inside = ("ip", "netns", "exec", self.switch)
-        subprocess.run([*inside, *queue], capture_output=True, check=False)
-        if rate_bits_per_s:
-            kbit = f"{rate_bits_per_s / 1000:g}kbit"
-            shape = ("tbf", "rate", kbit, "burst", "64kb", "latency", "50ms")
-            run(*inside, "tc", "qdisc", "add", "dev", plug.port, "root", *shape)
+    def limit(self, plug: Plug, *, rate_bits_per_s: float | None, both_ways: bool = False) -> None:
+        """A slower link towards the host, or both ways; as before where None is given."""
+        ends = [(self.switch, plug.port), *([(plug.namespace, "eth0")] if both_ways else [])]
+        for namespace, device in ends:
+            inside = ("ip", "netns", "exec", namespace, "tc", "qdisc")
+            where = ("dev", device, "root")
+            subprocess.run([*inside, "del", *where], capture_output=True, check=False)
+            if rate_bits_per_s:
+                kbit = f"{rate_bits_per_s / 1000:g}kbit"
+                shape = ("tbf", "rate", kbit, "burst", "64kb", "latency", "50ms")
+                run(*inside, "add", *where, *shape)
 
     def shape(self, plug: Plug, **settings: float) -> None:
         """Delay and more by the relay: `delay_s`, `jitter_s`, `loss_ratio`, `rate_bits_per_s`."""

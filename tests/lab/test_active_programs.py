@@ -233,7 +233,7 @@ def test_a_peer_that_hangs_or_dies_is_named_and_the_watchdog_bounds_it(
     named = [f for f in _judged(found) if f.status == Status.FAIL]
     assert [f.subject for f in named] == ["h1"], named
     assert time.monotonic() - begun_s < group.Limits(meet_s=120, step_s=8).whole_s(2)
-    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    left = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True)
     assert '"rank_first"' not in left.stdout
     print(f"a peer that {what}: {time.monotonic() - begun_s:.1f} s")
 

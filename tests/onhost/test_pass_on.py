@@ -1,9 +1,9 @@
 """Staging: a model sent once, passed from host to host, checked, resumed, and no port left open."""
 
-import hashlib
 import json
-import os
+import multiprocessing
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -17,8 +17,8 @@ from llmdeploy.errors import Refused
 from llmdeploy.release import transfer
 from llmdeploy.release.layout import ServiceLayout
 from llmdeploy.release.site import Station
-from llmdeploy.store import Manifest, Model, ModelFile, Source
-from tests.release.made import SHAPE
+from llmdeploy.store import Model
+from tests.onhost.made import random_model
 from tests.release.supervision import FakeSupervisor
 
 pytestmark = pytest.mark.end_to_end
@@ -28,24 +28,7 @@ WEIGHTS_BYTES = 24 * 2**20
 @pytest.fixture
 def model(tmp_path: pathlib.Path) -> Model:
     """A model of one big and one small file, in a store of its own."""
-    folder = tmp_path / "here" / "tiny"
-    folder.mkdir(parents=True)
-    (folder / "model.safetensors").write_bytes(os.urandom(WEIGHTS_BYTES))
-    (folder / "config.json").write_bytes(b"{}")
-    files = tuple(
-        ModelFile(
-            name=path.name,
-            size_bytes=path.stat().st_size,
-            sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        )
-        for path in sorted(folder.iterdir())
-    )
-    manifest = Manifest(
-        schema=1, id="tiny", source=Source(kind="folder", name="made"), created_s=0.0, files=files,
-        architecture="LlamaForCausalLM", dtype="bfloat16", parameters=4, embedding_parameters=2,
-        matrix_parameters=2, weights_bytes=WEIGHTS_BYTES, shape=SHAPE,
-    )  # fmt: skip
-    return Model(manifest=manifest, folder=str(folder))
+    return random_model(tmp_path / "here" / "tiny", weights_bytes=WEIGHTS_BYTES)
 
 
 def stations(folder: pathlib.Path, count: int = 3) -> tuple[Station, ...]:
@@ -78,7 +61,9 @@ def same(model: Model, folder: str) -> bool:
 
 
 def programs(folder: pathlib.Path) -> list[str]:
-    shown = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        ["ps", "-ww", "-eo", "args="], capture_output=True, text=True, check=True
+    )
     return [line for line in shown.stdout.splitlines() if str(folder) in line and " pass " in line]
 
 
@@ -120,6 +105,48 @@ def test_a_transfer_goes_on_where_it_stopped(tmp_path: pathlib.Path, model: Mode
     folders, told = bring(model, hosts)
     assert all(same(model, folders[host.name]) for host in hosts)
     assert told[-1].startswith("model tiny: 30.0 MiB copied")  # 12 of 24, and 18 of 24
+
+
+class SlowShell(LocalShell):
+    """Reads as from a disk that is slower than any test."""
+
+    def read_from(self, path: str, *, offset_bytes: int, limit_bytes: int) -> bytes:
+        time.sleep(0.3)
+        return super().read_from(path, offset_bytes=offset_bytes, limit_bytes=2**20)
+
+
+def test_what_a_killed_launch_left_is_ended_and_gone_on_with(
+    tmp_path: pathlib.Path, model: Model
+) -> None:
+    hosts = stations(tmp_path, 2)
+    orders = {"report": print, "here": SlowShell(), "clock": SystemClock()}
+    killed = multiprocessing.Process(target=transfer.bring, args=(model, hosts), kwargs=orders)
+    killed.start()
+    objects = pathlib.Path(hosts[1].model_store, ".objects")
+    while sum(path.stat().st_size for path in objects.glob("*.part")) < 2**22:
+        time.sleep(0.05)
+    left = programs(tmp_path)
+    killed.kill()
+    killed.join()
+    assert len(left) == 2
+    folders, told = bring(model, hosts)
+    assert all(same(model, folders[host.name]) for host in hosts)
+    copied = re.match(r"model tiny: ([\d.]+) MiB copied to 2", told[-1])
+    assert copied
+    assert float(copied[1]) <= 40
+
+
+def test_another_services_transfer_is_waited_for(tmp_path: pathlib.Path, model: Model) -> None:
+    (host,) = stations(tmp_path, 1)
+    objects = pathlib.Path(host.model_store, ".objects")
+    objects.mkdir(parents=True)
+    words = ["sh", "-c", "sleep 1; exit 0", "pass", f"{objects}/transfer.spec"]
+    with subprocess.Popen(words) as other:
+        state = {"pid": other.pid, "owner": "/elsewhere/state/other"}
+        (objects / "transfer.json").write_text(json.dumps(state))
+        folders, _ = bring(model, (host,))
+    assert other.returncode == 0
+    assert same(model, folders[host.name])
 
 
 def test_damaged_content_is_refused_and_sent_anew(tmp_path: pathlib.Path, model: Model) -> None:
