@@ -47,7 +47,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, built: Built) -> Iterator[Lab]
     need_nspawn()
     folder: pathlib.Path = tmp_path_factory.mktemp("active")
     shared = (sys.prefix, sys.base_prefix, str(ROOT))
-    with Bed(folder / "b", size=HOSTS, name="lda", prefix="10.84", disk="2g", shared=shared) as bed:
+    with Bed(folder / "b", size=HOSTS, name="lda", prefix="10.87", disk="2g", shared=shared) as bed:
         for machine in bed.machines:
             bed.network.limit(machine.plug, rate_bits_per_s=LINK_BITS_PER_S)
         yield Lab(bed=bed, built=built)
