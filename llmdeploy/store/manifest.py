@@ -70,9 +70,9 @@ class Manifest(Document):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the content alone: the same model has it under any id, on any host."""
-        named = {"id", "source", "created_s", "quantization", "unfit", "sealed"}
-        content = self.model_dump(mode="json", exclude=named)
+        """SHA-256 of the files alone: the same model has it under any id, on any host, read by any
+        version of this program."""
+        content = self.model_dump(mode="json", include={"files"})
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
