@@ -223,7 +223,7 @@ def _states(case: Case, load: Load) -> float:
 
 
 def _graphs(case: Case, load: Load) -> Term:
-    if case.enforce_eager:
+    if case.enforce_eager or (case.device is not None and case.device.vendor == "cpu"):
         return Term(0.0)
     size = GRAPH_BYTES + GRAPH_SEQUENCE_BYTES * min(LARGEST_GRAPH, 2 * load.sequences)
     return Term(size, GRAPH_DEVIATION_RATIO * size)
