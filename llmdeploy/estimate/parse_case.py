@@ -42,6 +42,8 @@ class Resolved:
     """What else the line may mean, where that decides whether the launch fits."""
     guessed_devices: bool
     """Neither devices nor TP are known, and one device would not do."""
+    other_hosts: int | None
+    """How many hosts it may be as well, where they are not given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,8 @@ def resolve(
         engine=engine.name,
         place=place,
         holds=_holder(line, found.shape, device, numerics=numerics),
+        device=device,
+        joined=_joined(line, device),
     )
     link, network = _links(line, device, spread.hosts, said=said)
     case = Case(
@@ -110,6 +114,7 @@ def resolve(
         assumptions=(*said, *spread.assumptions),
         no_device=no_device,
         guessed_devices=spread.guessed,
+        other_hosts=spread.other_hosts,
     )
 
 
@@ -253,6 +258,15 @@ def _links(
     meant = f" (did you mean {' or '.join(near)}?)" if near else ""
     said.append(f"interconnect {name!r} is not known{meant}: the device's own link")
     return None, None
+
+
+def _joined(line: CaseLine, device: DeviceSpec | None) -> bool:
+    """Whether the case names a link within hosts and no network."""
+    if line.interconnect is None or unsaid(line.interconnect):
+        return False
+    named = [_found_link(part.strip(), device) for part in line.interconnect.split(";")]
+    found = [link for link in named if link is not None]
+    return bool(found) and not any(link.id.startswith(NETWORKS) for link in found)
 
 
 def _named_format(word: str) -> WeightFormat | None:

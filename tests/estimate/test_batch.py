@@ -284,3 +284,17 @@ def test_names_as_long_as_megabytes_give_short_errors():
     long = "x" * 5_000_000
     for found in run({"model": long}, H100 | {"gpu": long}, H100 | {"model": long, "engine": long}):
         assert len(json.dumps(found)) < 20_000
+
+
+def test_speed_holds_for_one_host_and_for_two_where_sixteen_devices_name_none():
+    sixteen = {"gpus": 16, "tensor_parallel": 8, "data_parallel": 2, **LOAD}
+    unsaid, one_host, two = (
+        one(**sixteen, **more) for more in ({"interconnect": "NVLink"}, {"hosts": 1}, {"hosts": 2})
+    )
+    assert value(unsaid, "tpot_s") == value(one_host, "tpot_s")
+    for key in ("ttft_s", "tpot_s", "output_tokens_per_s"):
+        assert unsaid[key]["low"] == min(one_host[key]["low"], two[key]["low"])
+        assert unsaid[key]["high"] == max(one_host[key]["high"], two[key]["high"])
+        assert unsaid[key]["origin"] == "assumed"
+    networked = one(**sixteen, interconnect="infiniband-400g")
+    assert "2 with 8 devices each" in " ".join(networked["assumptions"])
