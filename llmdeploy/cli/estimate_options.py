@@ -64,7 +64,12 @@ EnforceEager = Annotated[
 ]
 InputTokens = Annotated[Real, typer.Option(help="mean prompt, in tokens")]
 OutputTokens = Annotated[Real, typer.Option(help="mean answer, in tokens")]
-Concurrency = Annotated[Real, typer.Option(help="requests at once; default: a saturated server")]
+Concurrency = Annotated[
+    Real,
+    typer.Option(
+        help="requests at once; with --request-rate the smaller load; default: a saturated server"
+    ),
+]
 RequestRate = Annotated[
     Text, typer.Option("--request-rate", help="arrivals, like 20/s or 100000/day")
 ]

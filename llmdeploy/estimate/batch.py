@@ -56,7 +56,7 @@ def answer(resolved: Resolved) -> Result:
         model_source=resolved.model_source,
         memory=taken,
         speed=pace,
-        assumptions=(*resolved.assumptions, *(load_words(case) if pace else ())),
+        assumptions=(*resolved.assumptions, *(load_words(case, pace) if pace else ())),
         unanswered=tuple(missing),
     )
 
