@@ -62,6 +62,9 @@ EnforceEager = Annotated[
     bool | None,
     typer.Option("--enforce-eager/--no-enforce-eager", help="no graphs; default: graphs"),
 ]
+SpeculativeTokens = Annotated[
+    Whole, typer.Option(help="drafted a step by the model's own MTP layers; default: not loaded")
+]
 InputTokens = Annotated[Real, typer.Option(help="mean prompt, in tokens")]
 OutputTokens = Annotated[Real, typer.Option(help="mean answer, in tokens")]
 Concurrency = Annotated[

@@ -9,6 +9,7 @@ from llmdeploy.catalog import devices, engines, links
 from llmdeploy.catalog.types import DeviceSpec, Engine, EngineName, LinkSpec
 from llmdeploy.errors import InputError
 from llmdeploy.estimate.case import Case
+from llmdeploy.estimate.memory.draft import draft_words
 from llmdeploy.estimate.parse import CaseLine, placed
 from llmdeploy.estimate.parse_layout import layout
 from llmdeploy.estimate.parse_model import FoundModel, Models
@@ -100,13 +101,14 @@ def resolve(
         max_num_seqs=line.max_num_seqs,
         max_num_batched_tokens=line.max_num_batched_tokens,
         enforce_eager=line.enforce_eager,
+        speculative_tokens=line.speculative_tokens,
         input_tokens=line.input_tokens,
         output_tokens=line.output_tokens,
         concurrency=line.concurrency,
         request_rate_per_s=line.request_rate_per_s,
     )
     others = other_cases(line, case)
-    said.extend(other_words(case, others))
+    said.extend((*other_words(case, others), *draft_words(case)))
     return Resolved(
         case=case,
         model_source=found.source,

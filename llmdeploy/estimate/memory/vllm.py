@@ -1,9 +1,12 @@
 """vLLM's account: total x fraction - weights - activation peak - contexts is the KV cache."""
 
+from dataclasses import replace
+
 from llmdeploy.estimate.case import Case
 from llmdeploy.estimate.memory.account import Account
 from llmdeploy.estimate.memory.activation import Load, peaks
 from llmdeploy.estimate.memory.contexts import beside_torch
+from llmdeploy.estimate.memory.draft import cached_shape, is_drafting
 from llmdeploy.estimate.memory.layers import (
     CacheAsk,
     LayerCache,
@@ -135,6 +138,9 @@ def _loaded(case: Case, rules: VllmRules) -> Term:
 
 def _cache(case: Case, rules: VllmRules, *, length: int, load: Load) -> Paged | None:
     layers = _layers(case, rules)
+    if is_drafting(case):  # a state for each drafted token: vLLM `MambaSpec.num_speculative_blocks`
+        drafted = case.speculative_tokens or 0
+        rules = replace(rules, state_blocks=rules.state_blocks + drafted)
     vendor = case.device.vendor if case.device else ""
     return paged(
         layers,
@@ -171,7 +177,7 @@ def _layers(case: Case, rules: VllmRules) -> tuple[LayerCache, ...]:
         pipeline_parallel=case.pipeline_parallel,
         expanded_latent=rules.expanded_latent,
     )
-    return layer_caches(case.shape, ask)
+    return layer_caches(cached_shape(case), ask)
 
 
 def _load(case: Case, rules: VllmRules, *, total_bytes: int, length: int) -> Load:

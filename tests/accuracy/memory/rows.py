@@ -3,6 +3,7 @@
 import functools
 import json
 import pathlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +107,7 @@ def _row(log: dict[str, Any], configs: dict[str, Any]) -> Row:
         ),
         id_known="exact HF id" not in log["missing"],
         command_known="exact command" not in log["missing"],
-        unsaid=any(flags.get(flag) for flag in UNSAID_FLAGS) or bool(logged.get("extra_pools")),
+        unsaid=_unsaid(flags) or bool(logged.get("extra_pools")),
     )
 
 
@@ -187,6 +188,7 @@ def _line(log: dict[str, Any], names: list[str], configs: dict[str, Any]) -> dic
         "max_num_seqs": _first(flags, *sequences),
         "max_num_batched_tokens": _batched(flags, resolved),
         "enforce_eager": _eager(flags, resolved),
+        "speculative_tokens": _drafted(flags),
     }
     return {key: value for key, value in line.items() if value is not None}
 
@@ -215,6 +217,20 @@ def _batched(flags: dict[str, Any], resolved: dict[str, Any]) -> int | None:
     if printed:
         return int(printed[-1])
     return int(chunk) if chunk and chunk > 0 else None
+
+
+def _unsaid(flags: dict[str, Any]) -> bool:
+    told = {"speculative_config"} if _drafted(flags) else set()
+    return any(flags.get(flag) for flag in UNSAID_FLAGS if flag not in told)
+
+
+def _drafted(flags: dict[str, Any]) -> int | None:
+    """Tokens drafted by the model's own layers; None: none are, or by another model."""
+    said = str(flags.get("speculative_config") or "").lower()
+    number = re.search(r"num_speculative_tokens\D+(\d+)|mtp, (\d+) tokens", said)
+    if "mtp" not in said or "'model'" in said or number is None:
+        return None
+    return int(number[1] or number[2])
 
 
 def _eager(flags: dict[str, Any], resolved: dict[str, Any]) -> bool | None:
