@@ -48,6 +48,7 @@ def estimate(
     max_num_seqs: option.MaxNumSeqs = None,
     max_num_batched_tokens: option.MaxNumBatchedTokens = None,
     enforce_eager: option.EnforceEager = None,
+    speculative_tokens: option.SpeculativeTokens = None,
     input_tokens: option.InputTokens = None,
     output_tokens: option.OutputTokens = None,
     concurrency: option.Concurrency = None,

@@ -62,9 +62,17 @@ EnforceEager = Annotated[
     bool | None,
     typer.Option("--enforce-eager/--no-enforce-eager", help="no graphs; default: graphs"),
 ]
+SpeculativeTokens = Annotated[
+    Whole, typer.Option(help="drafted a step by the model's own MTP layers; default: not loaded")
+]
 InputTokens = Annotated[Real, typer.Option(help="mean prompt, in tokens")]
 OutputTokens = Annotated[Real, typer.Option(help="mean answer, in tokens")]
-Concurrency = Annotated[Real, typer.Option(help="requests at once; default: a saturated server")]
+Concurrency = Annotated[
+    Real,
+    typer.Option(
+        help="requests at once; with --request-rate the smaller load; default: a saturated server"
+    ),
+]
 RequestRate = Annotated[
     Text, typer.Option("--request-rate", help="arrivals, like 20/s or 100000/day")
 ]

@@ -9,6 +9,9 @@ Method = Literal["counted", "calibrated", "interpolated", "roofline"]
 family; `interpolated`: on a related one; `roofline`: data sheet and general efficiencies only."""
 
 
+LoadKind = Literal["concurrency", "request rate", "saturation"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimated:
     """A number; between `low` and `high` with 90 % probability."""
@@ -53,3 +56,5 @@ class SpeedEstimate:
     utilisation_ratio: Estimated
     concurrency: float
     """Requests decoded together that these figures hold for."""
+    load: LoadKind
+    """What holds the load: where a case gives both, the smaller one."""

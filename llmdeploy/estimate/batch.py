@@ -56,7 +56,7 @@ def answer(resolved: Resolved) -> Result:
         model_source=resolved.model_source,
         memory=taken,
         speed=pace,
-        assumptions=(*resolved.assumptions, *(load_words(case) if pace else ())),
+        assumptions=(*resolved.assumptions, *(load_words(case, pace) if pace else ())),
         unanswered=tuple(missing),
     )
 
@@ -66,8 +66,10 @@ def _speed(resolved: Resolved) -> tuple[SpeedEstimate | None, str]:
         return None, resolved.no_device
     try:
         found = speed.estimate(resolved.case)
-        if resolved.guessed_devices:
-            found = _widened(found, [speed.estimate(case) for case in _others(resolved.case)])
+        others = _others(resolved.case) if resolved.guessed_devices else []
+        if resolved.other_hosts is not None:
+            others.append(replace(resolved.case, hosts=resolved.other_hosts))
+        found = _widened(found, [speed.estimate(case) for case in others]) if others else found
     except InputError as unknown:
         return None, f"{unknown}; {unknown.fix}"
     return found, ""

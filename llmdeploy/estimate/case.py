@@ -40,6 +40,8 @@ class Case:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     enforce_eager: bool | None = None
+    speculative_tokens: int | None = None
+    """Drafted a step by the model's own MTP layers; None: they are not loaded."""
     input_tokens: float | None = None
     output_tokens: float | None = None
     concurrency: float | None = None

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from llmdeploy.estimate.explain_formula import Formula, plain, shown
+from llmdeploy.estimate.memory.draft import is_drafting
 from llmdeploy.estimate.write import Result
 from llmdeploy.model import CacheLayers
 
@@ -52,7 +53,10 @@ def memory_formulas(result: Result) -> Iterator[Formula]:
         if parts.draft:
             yield Formula(
                 name="draft_parameters",
-                words="layers that predict further tokens: not counted, engines load them only to"
+                words="layers that predict further tokens: counted with the weights, the launch"
+                " speculates"
+                if is_drafting(case)
+                else "layers that predict further tokens: not counted, engines load them only to"
                 " speculate",
                 sum="",
                 value=parts.draft,

@@ -72,6 +72,8 @@ class CaseLine(Document):
     max_num_seqs: Count | None = None
     max_num_batched_tokens: Count | None = None
     enforce_eager: bool | None = None
+    speculative_tokens: Count | None = None
+    """Drafted a step by the model's own MTP (NEXTN) layers, which are loaded then."""
     input_tokens: Number | None = None
     output_tokens: Number | None = None
     concurrency: Number | None = None

@@ -9,6 +9,7 @@ from llmdeploy.catalog import devices, engines, links
 from llmdeploy.catalog.types import DeviceSpec, Engine, EngineName, LinkSpec
 from llmdeploy.errors import InputError
 from llmdeploy.estimate.case import Case
+from llmdeploy.estimate.memory.draft import draft_words
 from llmdeploy.estimate.parse import CaseLine, placed
 from llmdeploy.estimate.parse_layout import layout
 from llmdeploy.estimate.parse_model import FoundModel, Models
@@ -42,6 +43,8 @@ class Resolved:
     """What else the line may mean, where that decides whether the launch fits."""
     guessed_devices: bool
     """Neither devices nor TP are known, and one device would not do."""
+    other_hosts: int | None
+    """How many hosts it may be as well, where they are not given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,8 @@ def resolve(
         engine=engine.name,
         place=place,
         holds=_holder(line, found.shape, device, numerics=numerics),
+        device=device,
+        joined=_joined(line, device),
     )
     link, network = _links(line, device, spread.hosts, said=said)
     case = Case(
@@ -96,13 +101,14 @@ def resolve(
         max_num_seqs=line.max_num_seqs,
         max_num_batched_tokens=line.max_num_batched_tokens,
         enforce_eager=line.enforce_eager,
+        speculative_tokens=line.speculative_tokens,
         input_tokens=line.input_tokens,
         output_tokens=line.output_tokens,
         concurrency=line.concurrency,
         request_rate_per_s=line.request_rate_per_s,
     )
     others = other_cases(line, case)
-    said.extend(other_words(case, others))
+    said.extend((*other_words(case, others), *draft_words(case)))
     return Resolved(
         case=case,
         model_source=found.source,
@@ -110,6 +116,7 @@ def resolve(
         assumptions=(*said, *spread.assumptions),
         no_device=no_device,
         guessed_devices=spread.guessed,
+        other_hosts=spread.other_hosts,
     )
 
 
@@ -253,6 +260,15 @@ def _links(
     meant = f" (did you mean {' or '.join(near)}?)" if near else ""
     said.append(f"interconnect {name!r} is not known{meant}: the device's own link")
     return None, None
+
+
+def _joined(line: CaseLine, device: DeviceSpec | None) -> bool:
+    """Whether the case names a link within hosts and no network."""
+    if line.interconnect is None or unsaid(line.interconnect):
+        return False
+    named = [_found_link(part.strip(), device) for part in line.interconnect.split(";")]
+    found = [link for link in named if link is not None]
+    return bool(found) and not any(link.id.startswith(NETWORKS) for link in found)
 
 
 def _named_format(word: str) -> WeightFormat | None:

@@ -11,6 +11,8 @@ from llmdeploy.model import ModelShape
 
 HOST_DEVICES = 8
 """Devices of a usual host. Source: HGX, DGX, OAM and Atlas 800 boards hold eight."""
+LARGEST_HOST_DEVICES = 16
+"""Devices that one NVLink switch joined outside racks. Source: HGX-2, and HGX A100 with 16."""
 RACK_DEVICES = 72
 """Devices in one NVLink domain. Source: NVIDIA GB200 NVL72 data sheet."""
 MOST_DEVICES = 16

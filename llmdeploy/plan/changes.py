@@ -7,6 +7,7 @@ from llmdeploy.catalog.types import Engine
 from llmdeploy.errors import Refused
 from llmdeploy.model import ModelShape, weight_format, weights_bytes
 from llmdeploy.plan.changes_hardware import FINE, Try, more_hardware, said
+from llmdeploy.plan.larger_steps import larger_steps, with_step
 from llmdeploy.plan.pool import Pool
 from llmdeploy.plan.rank import Option, Rejected
 from llmdeploy.plan.refusal import changed
@@ -85,8 +86,18 @@ def _single(
     if engine.max_num_seqs:
         free = changed(service, "engine", max_num_seqs=None)
         yield from said("leave engine.max_num_seqs out", tried(free, pools))
+    yield from _larger_step(service, pools, tried)
     yield from _weaker_promises(service, pools, tried)
     yield from _less_traffic(service, pools, tried)
+
+
+def _larger_step(service: Service, pools: Sequence[Pool], tried: Try) -> Iterator[str]:
+    """The smallest larger step that would do where prompts are computed in chunks."""
+    for tokens in larger_steps(service):
+        option = tried(with_step(service, tokens), pools)
+        if option is not None:
+            yield from said(f"set engine.max_num_batched_tokens to {tokens}", option)
+            return
 
 
 def _shorter(service: Service, pools: Sequence[Pool], tried: Try) -> Iterator[str]:

@@ -22,6 +22,7 @@ from llmdeploy.plan.cluster_figures import figures
 from llmdeploy.plan.cluster_notes import notes
 from llmdeploy.plan.coresidency import coresidency
 from llmdeploy.plan.document import Plan, PlannedModel, Promises, Replica
+from llmdeploy.plan.larger_steps import step_notes
 from llmdeploy.plan.lengths import check_lengths
 from llmdeploy.plan.place import place
 from llmdeploy.plan.pool import Pool
@@ -86,7 +87,10 @@ def make_for_cluster(
         release=service.release,
         promises=_promises(option),
         figures=figures(option, service, model.shape),
-        notes=notes(option, found, cluster, service, engine=engine, inventory=inventory),
+        notes=(
+            *notes(option, found, cluster, service, engine=engine, inventory=inventory),
+            *step_notes(option, service, model.shape, using=using),
+        ),
         cluster=cluster,
     )
 

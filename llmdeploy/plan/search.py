@@ -38,7 +38,8 @@ def search(
     """Every proposal, carried or rejected by a rule; mixes of pools where none carries it alone."""
     options, rejected, fitting, looked_at = [], [], [], 0
     for pool in pools:
-        for proposal in proposals(service, shape, pool, engine=engine_for(pool, engine)):
+        runs = engine_for(pool, engine, kind=service.engine.kind)
+        for proposal in proposals(service, shape, pool, engine=runs):
             looked_at += 1
             sized = _sized(proposal, service, shape, using=using)
             if isinstance(sized, Broken):
@@ -61,9 +62,10 @@ def search(
     )
 
 
-def engine_for(pool: Pool, engine: Engine) -> Engine:
-    """The engine on that pool: a CPU has the embedded one."""
-    if pool.device.vendor == "cpu" and engine.name == "vllm":
+def engine_for(pool: Pool, engine: Engine, *, kind: str) -> Engine:
+    """The engine on that pool: as the service says; where it leaves it open, a CPU has the embedded
+    one."""
+    if pool.device.vendor == "cpu" and kind == "auto":
         return Engine(name="embedded", version=None)
     return engine
 

@@ -238,8 +238,10 @@ def _prompt_s(pace: EnginePace, prompt_tokens: float, chunk_tokens: int) -> floa
 
 
 def _most(proposal: Proposal) -> int:
+    if proposal.pool.device.vendor == "cpu":
+        return KNEE["cpu"] * proposal.data_parallel
     if proposal.engine.name == "embedded":
-        return KNEE["cpu" if proposal.pool.device.vendor == "cpu" else "cuda"]
+        return KNEE["cuda"]
     return MOST_SEQUENCES * proposal.data_parallel
 
 

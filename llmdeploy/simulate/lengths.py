@@ -45,6 +45,8 @@ class Lengths(Protocol):
         """The count that this share of requests does not exceed."""
         ...
 
+    def __hash__(self) -> int: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lognormal:

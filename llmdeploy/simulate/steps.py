@@ -1,6 +1,7 @@
 """One replica's load and the length of its steps: decoding, with the prompts between."""
 
 import bisect
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -192,12 +193,10 @@ def _prefill(
 
 def _prompts(pace: Pace, lengths: Lengths, chunk_tokens: float) -> tuple[Prompt, ...]:
     """Classes of prompts whose mean is the distribution's."""
-    classes = [
-        (end - begin, lengths.quantile_tokens((begin + end) / 2))
-        for begin, end in itertools.pairwise(EDGES)
-    ]
+    shares = [end - begin for begin, end in itertools.pairwise(EDGES)]
+    classes = list(zip(shares, middles(lengths), strict=True))
     scale = lengths.mean_tokens / sum(share * tokens for share, tokens in classes)
-    edges = [lengths.quantile_tokens(min(0.9995, max(0.0005, edge))) * scale for edge in EDGES]
+    edges = [tokens * scale for tokens in _ends(lengths)]
     made = []
     for number, (share, size) in enumerate(classes):
         tokens = size * scale
@@ -213,6 +212,20 @@ def _prompts(pace: Pace, lengths: Lengths, chunk_tokens: float) -> tuple[Prompt,
             )
         )
     return tuple(made)
+
+
+@functools.lru_cache(maxsize=256)
+def middles(lengths: Lengths) -> tuple[float, ...]:
+    """The length in the middle of each class of EDGES; asked for the same lengths at each rate."""
+    return tuple(
+        lengths.quantile_tokens((begin + end) / 2) for begin, end in itertools.pairwise(EDGES)
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _ends(lengths: Lengths) -> tuple[float, ...]:
+    """The lengths at EDGES, the rarest left out."""
+    return tuple(lengths.quantile_tokens(min(0.9995, max(0.0005, edge))) for edge in EDGES)
 
 
 def _marginal_s(pace: Pace, chunk_tokens: float, mean_tokens: float, mean_s: float) -> float:

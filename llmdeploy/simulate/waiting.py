@@ -198,13 +198,13 @@ def _quantile_s(parts: Sequence[Part], share: float, mean_s: float) -> float:
 
 def _later(parts: Sequence[Part], time_s: float) -> float:
     """Share of first tokens that come later."""
-    later = 0.0
+    later, log, erfc = 0.0, math.log, math.erfc  # asked 2,000 times a peak
     for chance, low_s, centre, width in parts:
         left_s = time_s - low_s
         if left_s <= 0:
             later += chance
         elif width:
-            later += chance * 0.5 * math.erfc((math.log(left_s) - centre) / width)
+            later += chance * 0.5 * erfc((log(left_s) - centre) / width)
         elif left_s < centre:
             later += chance * (1 - left_s / centre)
     return later

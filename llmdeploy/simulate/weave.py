@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llmdeploy.simulate.crowd import Crowd
 from llmdeploy.simulate.lengths import Lengths
-from llmdeploy.simulate.steps import EDGES, Steps
+from llmdeploy.simulate.steps import EDGES, Steps, middles
 from llmdeploy.simulate.waiting import evenness, step_at
 
 LOOKS = 16
@@ -36,8 +36,9 @@ def tpot_s(load: Steps, seen: Crowd, lengths: Lengths, *, replicas: int) -> tupl
     square -= even * load.prefill.mean_s**2
     most_s = max(step_s, load.full_step_s)
     mean_s, classes = 0.0, []
-    for begin, end in itertools.pairwise(EDGES):
-        tokens = max(1.0, lengths.quantile_tokens((begin + end) / 2) - 1)
+    edges = itertools.pairwise(EDGES)
+    for (begin, end), middle_tokens in zip(edges, middles(lengths), strict=True):
+        tokens = max(1.0, middle_tokens - 1)
         behind_s = sum(
             one.chance * one.more_s * one.share / (1 - one.share) * (1 - one.share**tokens)
             for one in held
@@ -49,7 +50,8 @@ def tpot_s(load: Steps, seen: Crowd, lengths: Lengths, *, replicas: int) -> tupl
         own_s = min(most_s, step_s + behind_s / tokens)
         spread = math.log(1 + (woven + crowded) / own_s**2)
         mean_s += (end - begin) * own_s
-        classes.append((end - begin, math.log(own_s) - spread / 2, math.sqrt(2 * spread)))
+        width = max(1e-9, math.sqrt(2 * spread))
+        classes.append((end - begin, math.log(own_s) - spread / 2, width))
     return mean_s, max(mean_s, min(most_s, _quantile_s(classes, mean_s)))
 
 
@@ -95,10 +97,9 @@ def _held(load: Steps, seen: Crowd, even: float, *, replicas: int) -> list[_Held
 def _quantile_s(classes: Sequence[tuple[float, float, float]], mean_s: float) -> float:
     low_s, high_s = 0.0, 20 * mean_s
     for _ in range(LOOKS):
-        middle_s = (low_s + high_s) / 2
-        later = sum(
-            share * 0.5 * math.erfc((math.log(middle_s) - centre) / max(width, 1e-9))
-            for share, centre, width in classes
-        )
+        middle_s, later = (low_s + high_s) / 2, 0.0
+        at = math.log(middle_s)
+        for share, centre, width in classes:
+            later += share * 0.5 * math.erfc((at - centre) / width)
         low_s, high_s = (middle_s, high_s) if later > 0.05 else (low_s, middle_s)
     return high_s

@@ -50,7 +50,7 @@ def speed(**changes):
     # closed loop: 8 x 200 / (0.05 + 199 x 0.008) = 974.4 output tokens/s
     given = {
         "ttft_s": number(0.05), "tpot_s": number(0.008), "output_tokens_per_s": number(974.4),
-        "utilisation_ratio": number(0.3), "concurrency": 8.0,
+        "utilisation_ratio": number(0.3), "concurrency": 8.0, "load": "concurrency",
     } | changes  # fmt: skip
     return SpeedEstimate(**given)
 

@@ -172,10 +172,22 @@ def test_what_is_assumed_is_said():
     ]
 
 
-def test_a_load_said_twice_names_what_is_taken():
-    (found,) = run(H100 | {"concurrency": 4, "request_rate_per_s": 3})
-    assert found["assumptions"][-1] == (
-        "concurrency and request_rate_per_s are both given: concurrency is taken"
+@pytest.mark.parametrize(
+    ("concurrency", "rate_per_s", "holds", "words"),
+    [
+        (4, 3000, "concurrency", "concurrency (so many clients take no higher rate)"),
+        (4000, 0.1, "request_rate_per_s",
+         "request_rate_per_s (so many requests do not come at once)"),
+    ],
+)  # fmt: skip
+def test_of_a_load_said_twice_the_smaller_holds_and_is_named(concurrency, rate_per_s, holds, words):
+    given = {"concurrency": concurrency, "request_rate_per_s": rate_per_s}
+    lengths = {"input_tokens": 1000, "output_tokens": 200}
+    both, alone = one(**lengths, **given), one(**lengths, **{holds: given[holds]})
+    for key in ("ttft_s", "tpot_s", "output_tokens_per_s", "utilisation_ratio"):
+        assert both[key] == alone[key], key
+    assert both["assumptions"][-1] == (
+        f"concurrency and request_rate_per_s are both given: the smaller load holds, {words}"
     )
 
 
@@ -284,3 +296,17 @@ def test_names_as_long_as_megabytes_give_short_errors():
     long = "x" * 5_000_000
     for found in run({"model": long}, H100 | {"gpu": long}, H100 | {"model": long, "engine": long}):
         assert len(json.dumps(found)) < 20_000
+
+
+def test_speed_holds_for_one_host_and_for_two_where_sixteen_devices_name_none():
+    sixteen = {"gpus": 16, "tensor_parallel": 8, "data_parallel": 2, **LOAD}
+    unsaid, one_host, two = (
+        one(**sixteen, **more) for more in ({"interconnect": "NVLink"}, {"hosts": 1}, {"hosts": 2})
+    )
+    assert value(unsaid, "tpot_s") == value(one_host, "tpot_s")
+    for key in ("ttft_s", "tpot_s", "output_tokens_per_s"):
+        assert unsaid[key]["low"] == min(one_host[key]["low"], two[key]["low"])
+        assert unsaid[key]["high"] == max(one_host[key]["high"], two[key]["high"])
+        assert unsaid[key]["origin"] == "assumed"
+    networked = one(**sixteen, interconnect="infiniband-400g")
+    assert "2 with 8 devices each" in " ".join(networked["assumptions"])

@@ -14,8 +14,8 @@ KEYS = (
     "model", "model_config", "quantization", "engine", "engine_version", "gpu",
     "gpu_memory_bytes", "gpus", "hosts", "interconnect", "tensor_parallel", "pipeline_parallel",
     "data_parallel", "expert_parallel", "memory_fraction", "max_model_len", "kv_cache_dtype",
-    "dtype", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "input_tokens",
-    "output_tokens", "concurrency", "request_rate_per_s",
+    "dtype", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "speculative_tokens",
+    "input_tokens", "output_tokens", "concurrency", "request_rate_per_s",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from llmdeploy.catalog import devices
 from llmdeploy.errors import InputError
 from llmdeploy.estimate.parse import CaseLine
 from llmdeploy.estimate.parse_layout import allowed_tensor_parallel, layout
@@ -25,9 +26,11 @@ DEEPSEEK = MIXTRAL.model_copy(
 )
 
 
-def spread(shape=LLAMA, *, engine="vllm", holds=None, **keys):
+def spread(shape=LLAMA, *, engine="vllm", holds=None, device=None, joined=False, **keys):
     line = CaseLine(model="x", **keys)
-    return layout(line, shape, engine=engine, place="cases.jsonl:7", holds=holds)
+    return layout(
+        line, shape, engine=engine, place="cases.jsonl:7", holds=holds, device=device, joined=joined
+    )
 
 
 def counts(found):
@@ -95,7 +98,7 @@ def test_each_missing_count_is_said():
         "4 of 8 devices are not used by tp x pp x dp",
     )
     assert spread(gpus=16, tensor_parallel=16, data_parallel=1).assumptions == (
-        "hosts is not given: 2 with 8 devices each",
+        "hosts is not given: 2 with 8 devices each; speed's intervals hold for one with 16 too",
     )
     assert spread(gpus=1, tensor_parallel=1, data_parallel=1).assumptions == ()
     assert spread(gpus=3, tensor_parallel=2).assumptions == (
@@ -188,3 +191,37 @@ def test_more_hosts_than_devices_are_refused():
     what, fix = refused(gpus=2, hosts=5)
     assert "hosts: found 5 hosts for 2 gpus" in what
     assert fix.startswith("set hosts to 2 or less")
+
+
+SPREAD = {"tensor_parallel": 4, "data_parallel": 4, "expert_parallel": 16}
+"""Attention copies over tensor groups, as benchmarks write it: 16 devices, hosts not told."""
+
+
+def test_copies_of_a_tensor_group_without_hosts_are_two_usual_hosts_or_one_large_one():
+    found = spread(MIXTRAL, device=devices.find("h100-sxm"), **SPREAD)
+    assert (counts(found), found.hosts, found.other_hosts) == ((4, 1, 4), 2, 1)
+    assert found.assumptions == (
+        "hosts is not given: 2 with 8 devices each; speed's intervals hold for one with 16 too",
+    )
+
+
+def test_devices_on_a_named_link_within_hosts_are_one_host_and_may_be_two():
+    found = spread(
+        MIXTRAL, device=devices.find("h100-sxm"), joined=True, interconnect="NVLink", **SPREAD
+    )
+    assert (found.hosts, found.other_hosts) == (1, 2)
+    assert found.assumptions == (
+        "hosts is not given: one with 16 devices on NVLink; speed's intervals hold for 2 with 8"
+        " devices each too",
+    )
+    many = spread(gpus=32, tensor_parallel=32, joined=True, interconnect="NVLink")
+    assert (many.hosts, many.other_hosts) == (4, None)  # no host has 32
+    said = spread(MIXTRAL, hosts=2, joined=True, interconnect="NVLink", gpus=16, **SPREAD)
+    assert (said.hosts, said.other_hosts) == (2, None)
+
+
+@pytest.mark.parametrize(
+    ("device", "hosts"), [("gb200", 1), ("h100-sxm", 2), ("mi300x", 2), ("dgx-spark", 16)]
+)
+def test_hosts_that_are_not_given_have_as_many_devices_as_the_devices_usual_ones(device, hosts):
+    assert spread(device=devices.find(device), gpus=16, tensor_parallel=1).hosts == hosts

@@ -132,8 +132,7 @@ class ClusterStory:
 
     def _spread(self, planned: Plan, *, pipeline: bool, note: str, serve: dict[str, Any]) -> Plan:
         assert planned.cluster is not None
-        kinds = {other.engine: other.serves for other in planned.cluster.alternatives}
-        first = kinds["vllm"][0]
+        first = planned.replicas[0].serve
         hosts = len(self.bed.machines)
         assert first.group is not None
         group = first.group.model_copy(

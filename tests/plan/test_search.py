@@ -7,6 +7,7 @@ import pytest
 from llmdeploy.plan.proposal import proposals, replicas_that_fit
 from llmdeploy.plan.rank import best, dominated, pareto
 from llmdeploy.plan.search import Found, search
+from llmdeploy.plan.serving import wanted
 from llmdeploy.plan.size import Estimators
 from llmdeploy.service import Bucket, Lengths
 
@@ -38,6 +39,28 @@ def test_one_device_is_one_device():
     option = chosen(LLAMA_8B, pool("rtx4090", 1))
     (part,) = option.parts
     assert (part.sized.proposal.devices, part.replicas, part.spares) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "runs"), [("auto", "embedded"), ("vllm", "vllm"), ("embedded", "embedded")]
+)
+def test_a_processor_runs_the_engine_that_the_service_names(kind, runs):
+    asked = {"engine": {"kind": kind}, "workload": {"requests_per_day": 100}}
+    asked["objectives"] = {"ttft_p95_s": 60.0, "tpot_p95_s": 5.0}
+    engine = wanted(service(**asked)).engine
+    result = search(service(**asked), shape(LLAMA_8B), [pool("cpu", 1)], engine=engine, using=USING)
+    assert {option.parts[0].sized.proposal.engine.name for option in result.options} == {runs}
+    assert max(option.parts[0].sized.batch for option in result.options) <= 32
+
+
+def test_a_processor_does_not_run_an_engine_that_has_no_build_for_it():
+    asked = {"engine": {"kind": "sglang"}}
+    engine = wanted(service(**asked)).engine
+    result = search(service(**asked), shape(LLAMA_8B), [pool("cpu", 1)], engine=engine, using=USING)
+    assert result.options == ()
+    assert {r.broken.words for r in result.rejected} == {
+        "sglang does not run on Server processor (8 channels DDR5-4800)"
+    }
 
 
 def test_a_spare_is_added_where_there_is_room():

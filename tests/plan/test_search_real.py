@@ -53,3 +53,12 @@ def test_a_mixture_of_experts_in_fp8_blocks_is_refused_where_products_are_not_fp
     assert {"format-device"} == {
         r.broken.rule for r in result.rejected if r.layout.endswith(("tp8", "tp8 ep"))
     }
+
+
+def test_vllm_on_a_processor_has_no_graphs_and_the_pace_of_a_processor():
+    asked = {"engine": {"kind": "vllm"}, "workload": {"requests_per_day": 100}}
+    (option, *_) = found("Qwen/Qwen3-0.6B", [pool("cpu", 1)], **asked).options
+    sized = option.parts[0].sized
+    assert sized.proposal.engine.name == "vllm"
+    assert (sized.memory.graph_bytes.value, sized.pace.method) == (0, "roofline")
+    assert sized.pace.spread_ratio >= 1.0

@@ -8,6 +8,7 @@ from llmdeploy.catalog.types import Engine
 from llmdeploy.estimate.case import Case
 from llmdeploy.estimate.memory.account import Account
 from llmdeploy.estimate.memory.activation import forward_bytes
+from llmdeploy.estimate.memory.draft import cached_shape
 from llmdeploy.estimate.memory.layers import (
     CacheAsk,
     LayerCache,
@@ -115,7 +116,7 @@ def _cell(case: Case) -> tuple[float, tuple[float, float]]:
         tensor_parallel=attention_parallel(case),
         pipeline_parallel=case.pipeline_parallel,
     )
-    layers = layer_caches(case.shape, ask)
+    layers = layer_caches(cached_shape(case), ask)
     full = _sum(layers, ("full", "latent", "chunked"))
     window = _sum(layers, ("sliding",))
     if not full:

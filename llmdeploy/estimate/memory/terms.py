@@ -1,6 +1,7 @@
 """The terms every engine's accounting shares: device total, weights, contexts, graphs."""
 
 from llmdeploy.estimate.case import Case
+from llmdeploy.estimate.memory.draft import draft_weights
 from llmdeploy.estimate.memory.layers import attention_parallel, dtype_bytes
 from llmdeploy.estimate.memory.spread import Term
 from llmdeploy.model import Part, weights_bytes
@@ -63,7 +64,8 @@ def weights(case: Case) -> Term:
         )
     )
     size += _moved_bytes(case) / case.pipeline_parallel
-    return Term(size, size * _weights_deviation_ratio(case)) + _expert_buffers(case)
+    loaded = Term(size, size * _weights_deviation_ratio(case))
+    return loaded + draft_weights(case) + _expert_buffers(case)
 
 
 def _expert_buffers(case: Case) -> Term:

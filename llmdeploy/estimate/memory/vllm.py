@@ -1,9 +1,12 @@
 """vLLM's account: total x fraction - weights - activation peak - contexts is the KV cache."""
 
+from dataclasses import replace
+
 from llmdeploy.estimate.case import Case
 from llmdeploy.estimate.memory.account import Account
 from llmdeploy.estimate.memory.activation import Load, peaks
 from llmdeploy.estimate.memory.contexts import beside_torch
+from llmdeploy.estimate.memory.draft import cached_shape, is_drafting
 from llmdeploy.estimate.memory.layers import (
     CacheAsk,
     LayerCache,
@@ -39,6 +42,10 @@ UNSAID_SHARE_DEVIATION_RATIO = 0.015
 """Of the total, where the fraction may have been set without our knowing."""
 STATE_CELL_RATIO = (0.93, 1.15)
 """Source: 14 public launch logs of hybrid models, with drafting and without."""
+UNSAID_STATE_CELL_RATIO = (0.55, 1.65)
+"""The same where the version is not known, nor with it what drafts and caching of states add.
+
+Source: 4 public launch logs of hybrid models that tell no version: 0.57 to 1.6."""
 BEFORE_CONCURRENCY = (0, 19, 0)
 FORWARD_DEVIATION_RATIO = 0.25
 MIXTURE_DEVIATION_RATIO = 0.4
@@ -131,6 +138,9 @@ def _loaded(case: Case, rules: VllmRules) -> Term:
 
 def _cache(case: Case, rules: VllmRules, *, length: int, load: Load) -> Paged | None:
     layers = _layers(case, rules)
+    if is_drafting(case):  # a state for each drafted token: vLLM `MambaSpec.num_speculative_blocks`
+        drafted = case.speculative_tokens or 0
+        rules = replace(rules, state_blocks=rules.state_blocks + drafted)
     vendor = case.device.vendor if case.device else ""
     return paged(
         layers,
@@ -148,7 +158,9 @@ def _cell_ratio(case: Case, cache: Paged | None, *, length: int, load: Load) -> 
     if cache is None or len(cache.groups) == 1:
         return low, high
     if any(group.kind == "state" for group in cache.groups):
-        low, high = low * STATE_CELL_RATIO[0], STATE_CELL_RATIO[1]
+        unsaid = case.engine.version is None
+        ratios = UNSAID_STATE_CELL_RATIO if unsaid else STATE_CELL_RATIO
+        low, high = low * ratios[0], ratios[1]
     if case.engine.version is None:
         before = _cache(case, vllm_rules(BEFORE_CONCURRENCY), length=length, load=load)
         if before is not None:
@@ -165,7 +177,7 @@ def _layers(case: Case, rules: VllmRules) -> tuple[LayerCache, ...]:
         pipeline_parallel=case.pipeline_parallel,
         expanded_latent=rules.expanded_latent,
     )
-    return layer_caches(case.shape, ask)
+    return layer_caches(cached_shape(case), ask)
 
 
 def _load(case: Case, rules: VllmRules, *, total_bytes: int, length: int) -> Load:
@@ -223,7 +235,7 @@ def _states(case: Case, load: Load) -> float:
 
 
 def _graphs(case: Case, load: Load) -> Term:
-    if case.enforce_eager:
+    if case.enforce_eager or (case.device is not None and case.device.vendor == "cpu"):
         return Term(0.0)
     size = GRAPH_BYTES + GRAPH_SEQUENCE_BYTES * min(LARGEST_GRAPH, 2 * load.sequences)
     return Term(size, GRAPH_DEVIATION_RATIO * size)

@@ -4,11 +4,11 @@ import math
 from dataclasses import replace
 
 from llmdeploy.errors import InputError
-from llmdeploy.estimate.answer import Estimated, SpeedEstimate
+from llmdeploy.estimate.answer import Estimated, LoadKind, SpeedEstimate
 from llmdeploy.estimate.case import Case
 from llmdeploy.estimate.speed.coefficients import Fitted, coefficients, spread
-from llmdeploy.estimate.speed.load import Load, closed, open_loop, saturated
-from llmdeploy.estimate.speed.pace import paced
+from llmdeploy.estimate.speed.load import Load, Served, closed, open_loop, saturated
+from llmdeploy.estimate.speed.pace import Pace, paced
 from llmdeploy.estimate.speed.seats import seats
 from llmdeploy.estimate.speed.spread import HOST_DEVICES, Groups
 from llmdeploy.estimate.speed.work import work_of
@@ -34,7 +34,8 @@ Source: 300 public points of such launches; log(measured / foretold) of TPOT fro
 
 
 def estimate(case: Case) -> SpeedEstimate:
-    """Speed at the asked concurrency or rate; of the saturated server where neither is given.
+    """Speed at the asked concurrency or rate, at the smaller load where both are given; of the
+    saturated server where neither is.
 
     InputError where the device or the model's parameters are unknown.
     """
@@ -46,20 +47,10 @@ def estimate(case: Case) -> SpeedEstimate:
         seats=seats(case),
     )
     replicas = made.work.groups.replicas
-    if case.concurrency is not None:
-        if case.concurrency <= 0:
-            raise InputError("concurrency is not above 0", fix="give the requests at once")
-        served = closed(made, load, callers=max(1.0, case.concurrency / replicas))
-        if case.concurrency <= 1 and case.engine.name in SINGLE_STREAM:
-            served = replace(served, tokens_per_s=1 / served.tpot_s)
-        most = saturated(made, load)
-    elif case.request_rate_per_s is not None:
-        served = open_loop(made, load, rate_per_s=case.request_rate_per_s / replicas)
-        most = saturated(made, load)
-    else:
-        served = most = saturated(made, load)
+    most = saturated(made, load)
+    kind, served = _held(case, made, load, most=most)
     unclear = _unclear(case, made.work.groups)
-    wider = _wider(case) + unclear
+    wider = _wider(case, kind) + unclear
     queued = wider + unclear + served.queued_log
     return SpeedEstimate(
         ttft_s=_number(served.ttft_s, "ttft", fitted, queued),
@@ -67,15 +58,36 @@ def estimate(case: Case) -> SpeedEstimate:
         output_tokens_per_s=_number(served.tokens_per_s * replicas, "tokens", fitted, wider),
         utilisation_ratio=_ratio(served.tokens_per_s / most.tokens_per_s, fitted),
         concurrency=served.running * replicas,
+        load=kind,
     )
 
 
-def _wider(case: Case) -> float:
+def _held(case: Case, pace: Pace, load: Load, *, most: Served) -> tuple[LoadKind, Served]:
+    """What one replica serves. Of clients that ask again and of a rate at which requests come, the
+    one with fewer tokens a second holds: the rate feeds no more clients, or they take no more."""
+    replicas, callers, rate_per_s = (
+        pace.work.groups.replicas, case.concurrency, case.request_rate_per_s,
+    )  # fmt: skip
+    looped = coming = None
+    if callers is not None:
+        if callers <= 0:
+            raise InputError("concurrency is not above 0", fix="give the requests at once")
+        looped = closed(pace, load, callers=max(1.0, callers / replicas))
+        if callers <= 1 and case.engine.name in SINGLE_STREAM:
+            looped = replace(looped, tokens_per_s=1 / looped.tpot_s)
+    if rate_per_s is not None:
+        coming = open_loop(pace, load, rate_per_s=rate_per_s / replicas)
+    if coming is not None and (looped is None or coming.tokens_per_s < looped.tokens_per_s):
+        return "request rate", coming
+    return ("concurrency", looped) if looped is not None else ("saturation", most)
+
+
+def _wider(case: Case, kind: LoadKind) -> float:
     """What is not known of the load, added to the logarithm of each interval's ends."""
     wider = 0.0 if case.input_tokens and case.output_tokens else UNKNOWN_LENGTHS
-    if case.concurrency is not None:
+    if kind == "concurrency":
         return wider
-    if case.request_rate_per_s is not None:
+    if kind == "request rate":
         return wider + OPEN_LOAD
     return wider if case.engine.name == "tensorrt-llm" else wider + UNKNOWN_LOAD
 

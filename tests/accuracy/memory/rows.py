@@ -3,6 +3,7 @@
 import functools
 import json
 import pathlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,8 @@ class Row:
     """Given, or known to be the default."""
     id_known: bool = True
     """The model's exact id, and with it the format of its weights."""
+    command_known: bool = True
+    """What else was set beside the options that the record holds: nothing."""
 
     @property
     def is_known(self) -> bool:
@@ -88,7 +91,7 @@ def _row(log: dict[str, Any], configs: dict[str, Any]) -> Row:
         line=_line(log, names, configs),
         engine=log["engine"],
         version_class=version_class(
-            log["engine"], log.get("engine_version"), log.get("engine_core")
+            log["engine"], log.get("engine_version") or told_version(log), log.get("engine_core")
         ),
         model=names[0] if names else "",
         device=log["gpu"].get("name") or "",
@@ -103,7 +106,8 @@ def _row(log: dict[str, Any], configs: dict[str, Any]) -> Row:
             note.startswith(("gpu_memory_utilization", "mem_fraction")) for note in log["missing"]
         ),
         id_known="exact HF id" not in log["missing"],
-        unsaid=any(flags.get(flag) for flag in UNSAID_FLAGS) or bool(logged.get("extra_pools")),
+        command_known="exact command" not in log["missing"],
+        unsaid=_unsaid(flags) or bool(logged.get("extra_pools")),
     )
 
 
@@ -122,6 +126,22 @@ def version_class(engine: str, version: str | None, core: str | None) -> str:
         if minor <= last:
             return name
     return "0.21-"
+
+
+def told_version(log: dict[str, Any]) -> str | None:
+    """A version that the log tells without naming it: the first core's last, or the last one that
+    printed the tokens of blocks over groups, where they are not concurrency x length.
+
+    Source: vLLM 0.20 `get_kv_cache_capacity`: what is printed since is that product.
+    """
+    logged = log["logged"]
+    if log.get("engine_core") == "V0":
+        return "0.6.6"
+    times, length = logged.get("max_concurrency_x"), logged.get("max_concurrency_request_tokens")
+    printed = logged.get("kv_cache_tokens")
+    if log["engine"] != "vllm" or not (times and length and printed):
+        return None
+    return None if abs(printed / (times * length) - 1) < 0.02 else "0.19.0"
 
 
 def _cache_gib(logged: dict[str, Any]) -> float | None:
@@ -150,8 +170,7 @@ def _line(log: dict[str, Any], names: list[str], configs: dict[str, Any]) -> dic
     line = _model(names, configs) | {
         "quantization": flags.get("quantization") or resolved.get("quantization"),
         "engine": log["engine"],
-        "engine_version": log.get("engine_version")
-        or ("0.6.6" if log.get("engine_core") == "V0" else None),
+        "engine_version": log.get("engine_version") or told_version(log),
         "gpu": gpu.get("name"),
         "gpu_memory_bytes": round(total * GIB) if total else None,
         "gpus": gpu.get("count"),
@@ -169,6 +188,7 @@ def _line(log: dict[str, Any], names: list[str], configs: dict[str, Any]) -> dic
         "max_num_seqs": _first(flags, *sequences),
         "max_num_batched_tokens": _batched(flags, resolved),
         "enforce_eager": _eager(flags, resolved),
+        "speculative_tokens": _drafted(flags),
     }
     return {key: value for key, value in line.items() if value is not None}
 
@@ -197,6 +217,20 @@ def _batched(flags: dict[str, Any], resolved: dict[str, Any]) -> int | None:
     if printed:
         return int(printed[-1])
     return int(chunk) if chunk and chunk > 0 else None
+
+
+def _unsaid(flags: dict[str, Any]) -> bool:
+    told = {"speculative_config"} if _drafted(flags) else set()
+    return any(flags.get(flag) for flag in UNSAID_FLAGS if flag not in told)
+
+
+def _drafted(flags: dict[str, Any]) -> int | None:
+    """Tokens drafted by the model's own layers; None: none are, or by another model."""
+    said = str(flags.get("speculative_config") or "").lower()
+    number = re.search(r"num_speculative_tokens\D+(\d+)|mtp, (\d+) tokens", said)
+    if "mtp" not in said or "'model'" in said or number is None:
+        return None
+    return int(number[1] or number[2])
 
 
 def _eager(flags: dict[str, Any], resolved: dict[str, Any]) -> bool | None:
