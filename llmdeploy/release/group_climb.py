@@ -1,12 +1,10 @@
 """Waits while groups climb: communication group, weights, KV cache, answers; or says why not."""
 
-from itertools import groupby
-
 from llmdeploy.backends.progress import Progress, at_least, progress
 from llmdeploy.edge import Http
 from llmdeploy.errors import Refused, Unreachable
 from llmdeploy.release.group_evidence import Heard, broken, engine_lines, hear
-from llmdeploy.release.groups import Rank
+from llmdeploy.release.groups import Rank, by_replica
 from llmdeploy.release.site import Orders, Site
 from llmdeploy.release.together import together
 from llmdeploy.units import show_seconds
@@ -23,9 +21,7 @@ class Watch:
     """Looks at all ranks of a launch."""
 
     def __init__(self, ranks: tuple[Rank, ...], orders: Orders, site: Site) -> None:
-        self._groups = [
-            tuple(group) for _, group in groupby(ranks, key=lambda rank: rank.replica.name)
-        ]
+        self._groups = by_replica(ranks)
         self._orders, self._site = orders, site
         self._silent: dict[str, int] = {}
 

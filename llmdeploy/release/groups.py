@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from itertools import groupby
 
 from llmdeploy import backends
 from llmdeploy.backends.pulse import LOOK_S, LOOKS, PULSES, SLOW_LOOKS
@@ -123,6 +124,11 @@ def ranks(plan: Plan, *, port_block: int, site: Site) -> tuple[Rank, ...]:
                 )
             )
     return tuple(found)
+
+
+def by_replica(ranks: tuple[Rank, ...]) -> tuple[tuple[Rank, ...], ...]:
+    """The ranks of each replica, its head first."""
+    return tuple(tuple(part) for _, part in groupby(ranks, key=lambda rank: rank.replica.name))
 
 
 def program(rank: Rank, plan: Plan, start: Start) -> Program:

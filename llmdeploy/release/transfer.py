@@ -35,10 +35,14 @@ def bring(
     stations: tuple[Station, ...],
     *,
     report: Callable[[str], None],
+    go_on: Callable[[], None] = lambda: None,
     here: Shell,
     clock: Clock,
 ) -> dict[str, str]:
-    """By host the folder where the model lies, whole; Refused naming the host where it cannot."""
+    """By host the folder where the model lies, whole; Refused naming the host where it cannot.
+
+    What `go_on` raises, now and then on the way, ends it.
+    """
     hops = together(host.hop, stations)
     there = together(lambda hop: host.there_already(model.manifest, hop), hops)
     folders = {hop.station.name: folder for hop, folder in zip(hops, there, strict=True) if folder}
@@ -47,7 +51,9 @@ def bring(
         begun_s = clock.monotonic_s()
         _check_room(model.manifest, missing)
         with _all_ended_on_failure(missing):
-            copied_bytes = _chain(model, missing, report=report, here=here, clock=clock)
+            copied_bytes = _chain(
+                model, missing, report=report, go_on=go_on, here=here, clock=clock
+            )
         took_s = clock.monotonic_s() - begun_s
         report(
             f"model {model.manifest.id}: {show_bytes(copied_bytes)} copied to {len(missing)} "
@@ -72,6 +78,7 @@ def _chain(
     hops: tuple[Hop, ...],
     *,
     report: Callable[[str], None],
+    go_on: Callable[[], None],
     here: Shell,
     clock: Clock,
 ) -> int:
@@ -85,7 +92,7 @@ def _chain(
         port = host.wait_port(hop, clock=clock)
         source = (hop.station.address, port) if port is not None else None
     with ThreadPoolExecutor(max_workers=1) as threads:
-        sending = threads.submit(_send, model, hops[0], here, clock)
+        sending = threads.submit(_send, model, hops[0], go_on, here=here, clock=clock)
         states = _wait_whole(model.manifest, hops, sending=sending, report=report, clock=clock)
         sending.result()
     return sum(int(state["copied_bytes"]) for state in states)
@@ -156,14 +163,14 @@ def _wait_whole(
         clock.sleep(POLL_S)
 
 
-def _send(model: Model, hop: Hop, here: Shell, clock: Clock) -> None:
+def _send(model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell, clock: Clock) -> None:
     """The first host's missing bytes from this machine, each file from where it stopped.
 
     A broken connection is opened again: what arrived stays.
     """
     for tries_left in reversed(range(TRIES)):
         try:
-            _send_once(model, hop, here)
+            _send_once(model, hop, go_on, here=here)
         except Unreachable:
             if tries_left == 0:
                 raise
@@ -172,7 +179,7 @@ def _send(model: Model, hop: Hop, here: Shell, clock: Clock) -> None:
             break
 
 
-def _send_once(model: Model, hop: Hop, here: Shell) -> None:
+def _send_once(model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell) -> None:
     shell = hop.station.shell
     there = set(shell.entries(hop.objects))
     for file in model.manifest.files:
@@ -182,6 +189,7 @@ def _send_once(model: Model, hop: Hop, here: Shell) -> None:
         offset = _size_bytes(part, shell)
         path = f"{model.folder}/{file.name}"
         while block := here.read_from(path, offset_bytes=offset, limit_bytes=CHUNK_BYTES):
+            go_on()
             shell.append(part, block)
             offset += len(block)
 

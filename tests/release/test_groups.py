@@ -5,6 +5,7 @@ import json
 import pytest
 
 from llmdeploy.backends.spec import GroupSpec
+from llmdeploy.edge import Completed
 from llmdeploy.errors import InputError, Refused
 from llmdeploy.onhost import keep, pass_on
 from llmdeploy.plan.cluster import Cluster, Coresidency, Cost, Member
@@ -208,3 +209,29 @@ def test_a_clusters_plan_needs_its_inventory() -> None:
     check_launchable(cluster_plan(("h1", "h2")), inventory=True)
     with pytest.raises(InputError, match="it is for one host"):
         check_launchable(plan(), inventory=True)
+
+
+def test_a_host_tells_its_engine_torch_and_interface() -> None:
+    where = site("h1", "h2")
+    listed = "2: eth0    inet 10.0.0.1/24 scope global\n3: eth1    inet 10.0.0.2/24 scope global\n"
+    for station, versions in zip(where.stations, ("0.32.0\n2.9.0\n", "0.32.0\n-\n"), strict=True):
+        shell = station.shell
+        assert isinstance(shell, FakeShell)
+        shell.on_run = lambda argv, stdin, versions=versions: Completed(
+            argv=argv, exit_code=0, stdout=listed if argv[0] == "ip" else versions, stderr=""
+        )
+    ranks = groups.ranks(cluster_plan(("h1", "h2")), port_block=0, site=where)
+    assert host_environment.check(ranks) == {
+        "h1": host_environment.Environment(engine="0.32.0", torch="2.9.0", interface="eth0"),
+        "h2": host_environment.Environment(engine="0.32.0", torch=None, interface="eth1"),
+    }
+
+
+def test_a_host_without_the_engine_is_refused() -> None:
+    where = site("h1")
+    shell = where.stations[0].shell
+    assert isinstance(shell, FakeShell)
+    shell.on_run = lambda argv, stdin: Completed(argv=argv, exit_code=0, stdout="-\n-\n", stderr="")
+    ranks = groups.ranks(cluster_plan(("h1",)), port_block=0, site=where)
+    with pytest.raises(Refused, match="has no package vllm"):
+        host_environment.check(ranks)
