@@ -19,6 +19,7 @@ from llmdeploy.release import (
 )
 from llmdeploy.release.evidence import Diary
 from llmdeploy.release.group_climb import Watch
+from llmdeploy.release.group_silence import SILENCE_S
 from llmdeploy.release.groups import Rank, Start
 from llmdeploy.release.host_environment import Environment
 from llmdeploy.release.site import Orders, Site, Station
@@ -48,8 +49,9 @@ def ascend(plan: Plan, release: ReleaseState, orders: Orders, *, diary: Diary, s
     diary.reached(Phase.STARTED, {rank.place: str(rank.ports.http) for rank in ranks})
     watch = Watch(ranks, orders, site)
     timeouts_s = _timeouts_s(plan, model.manifest.weights_bytes)
+    silences_s = _silences_s(plan, model.manifest.weights_bytes)
     for phase, word in _WAITS:
-        told = watch.wait(word, timeout_s=timeouts_s[phase])
+        told = watch.wait(word, timeout_s=timeouts_s[phase], silence_s=silences_s[phase])
         if phase == Phase.KV_READY:
             _check_kv(plan, watch.heads, told)
         diary.reached(phase, _seen(plan, watch.heads, told, phase))
@@ -64,8 +66,21 @@ def ascend(plan: Plan, release: ReleaseState, orders: Orders, *, diary: Diary, s
 def _timeouts_s(plan: Plan, weights_bytes: int) -> dict[Phase, float]:
     """As on one host, but for the group: the head comes up first, then the others, and each may
     take the group's start time-out."""
-    each_s = max(r.serve.group.start_timeout_s for r in plan.replicas if r.serve.group)
-    return {**climb.timeouts_s(weights_bytes), Phase.COMM_READY: 2 * each_s}
+    return {**climb.timeouts_s(weights_bytes), Phase.COMM_READY: 2 * _patience_s(plan)}
+
+
+def _silences_s(plan: Plan, weights_bytes: int) -> dict[Phase, float]:
+    """How long a rank may log nothing: they wait for each other, and read weights, in silence."""
+    reading_s = weights_bytes / climb.SLOWEST_LOAD_BYTES_PER_S
+    return {
+        Phase.COMM_READY: max(SILENCE_S, _patience_s(plan)),
+        Phase.LOADED: SILENCE_S + reading_s,
+        Phase.KV_READY: SILENCE_S,
+    }
+
+
+def _patience_s(plan: Plan) -> float:
+    return max(r.serve.group.start_timeout_s for r in plan.replicas if r.serve.group)
 
 
 def _prepared(

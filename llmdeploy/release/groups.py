@@ -43,6 +43,10 @@ class Rank:
     log_path: str
     spec_path: str
     events_path: str
+    mark: str
+    """All processes that come of its engine have it."""
+    stacks_path: str
+    """Where its threads stood when it was given up."""
 
     @property
     def place(self) -> str:
@@ -121,6 +125,8 @@ def ranks(plan: Plan, *, port_block: int, site: Site) -> tuple[Rank, ...]:
                     log_path=station.layout.engine_log(plan.id, replica.name),
                     spec_path=f"{folder}/{replica.name}.rank.json",
                     events_path=f"{folder}/{replica.name}.events.jsonl",
+                    mark=f"{plan.service}/{plan.id}/{replica.name}/{member.position}",
+                    stacks_path=f"{folder}/{replica.name}.stacks.txt",
                 )
             )
     return tuple(found)
@@ -151,7 +157,7 @@ def spec(rank: Rank, plan: Plan, start: Start) -> bytes:
     head = members(rank.replica)[0]
     command = backends.command(serve, place(rank, start))
     fields = {
-        "name": f"{plan.service}/{plan.id}/{rank.replica.name}/{rank.member.position}",
+        "name": rank.mark,
         "position": rank.member.position,
         "hosts": len(members(rank.replica)),
         "address": head.address,
