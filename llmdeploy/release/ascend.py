@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from llmdeploy.errors import Refused, Unreachable
 from llmdeploy.plan.document import Plan
-from llmdeploy.release import checks, climb, stage, warm
+from llmdeploy.release import checks, climb, device_memory, stage, warm
 from llmdeploy.release.climb import Told, Watched
 from llmdeploy.release.evidence import Diary
 from llmdeploy.release.site import Site
@@ -32,6 +32,8 @@ def ascend(
         layout=site.layout,
     )
     diary.reached(Phase.STAGED, {"weights": show_bytes(model.manifest.weights_bytes)})
+    if not any(site.supervisor.state(program.name).running for program in programs):
+        device_memory.note(plan, site=site)
     watched = _start(programs, release, site)
     diary.reached(Phase.STARTED, {w.program: str(w.endpoint.port) for w in watched})
     timeouts_s = climb.timeouts_s(model.manifest.weights_bytes)

@@ -11,6 +11,7 @@ from llmdeploy.release import (
     aboard,
     checks,
     climb,
+    device_memory,
     group_proof,
     groups,
     host_environment,
@@ -45,6 +46,7 @@ def ascend(plan: Plan, release: ReleaseState, orders: Orders, *, diary: Diary, s
     folders, proven = _prepared(model, ranks, there, orders=orders, site=site)
     diary.reached(Phase.STAGED, {"weights": show_bytes(model.manifest.weights_bytes), **proven})
     if not running:
+        device_memory.note(plan, site=site)
         _start(plan, ranks, folders, there)
     diary.reached(Phase.STARTED, {rank.place: str(rank.ports.http) for rank in ranks})
     watch = Watch(ranks, orders, site)
