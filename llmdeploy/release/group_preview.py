@@ -26,7 +26,9 @@ def preview(plan: Plan, *, block: int, site: Site) -> tuple[str, ...]:
         folders[station.name] = folder or part.folder(model.manifest)
         size = show_bytes(sum(file.size_bytes for file in model.manifest.files))
         if folder is None:
-            lines.append(f"# {station.name}: copy {plan.model.id} ({size}) to {part.objects}")
+            rate = station.staging_bytes_per_s
+            most = f", at most {show_bytes(rate)}/s" if rate is not None else ""
+            lines.append(f"# {station.name}: copy {plan.model.id} ({size}{most}) to {part.objects}")
     start = Start(
         token=TOKEN,
         keeper_paths=tuple((one.name, aboard.path(one, content)) for one in stations),

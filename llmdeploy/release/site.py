@@ -24,6 +24,8 @@ class Station:
     """The service's files on that host."""
     supervisor: Supervisor
     shell: Shell
+    staging_bytes_per_s: float | None = None
+    """Most that is sent to it, or by it, a second while models are copied; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

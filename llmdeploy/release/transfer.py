@@ -92,7 +92,7 @@ def _chain(
         port = host.wait_port(hop, clock=clock)
         source = (hop.station.address, port) if port is not None else None
     with ThreadPoolExecutor(max_workers=1) as threads:
-        sending = threads.submit(_send, model, hops[0], go_on, here=here, clock=clock)
+        sending = threads.submit(send, model, hops[0], go_on, here=here, clock=clock)
         states = _wait_whole(model.manifest, hops, sending=sending, report=report, clock=clock)
         sending.result()
     return sum(int(state["copied_bytes"]) for state in states)
@@ -112,7 +112,7 @@ def spec(
         "guests": guests,
         "source": source,
         "state": hop.state_path,
-        "bytes_per_s": None,
+        "bytes_per_s": hop.station.staging_bytes_per_s,
     }
 
 
@@ -163,14 +163,14 @@ def _wait_whole(
         clock.sleep(POLL_S)
 
 
-def _send(model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell, clock: Clock) -> None:
+def send(model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell, clock: Clock) -> None:
     """The first host's missing bytes from this machine, each file from where it stopped.
 
     A broken connection is opened again: what arrived stays.
     """
     for tries_left in reversed(range(TRIES)):
         try:
-            _send_once(model, hop, go_on, here=here)
+            _send_once(model, hop, go_on, here=here, clock=clock)
         except Unreachable:
             if tries_left == 0:
                 raise
@@ -179,8 +179,14 @@ def _send(model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell, clo
             break
 
 
-def _send_once(model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell) -> None:
-    shell = hop.station.shell
+def _send_once(
+    model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell, clock: Clock
+) -> None:
+    shell, begun_s, sent_bytes = hop.station.shell, clock.monotonic_s(), 0
+    most_bytes_per_s = hop.station.staging_bytes_per_s
+    chunk_bytes = CHUNK_BYTES
+    if most_bytes_per_s is not None:  # what a second takes, so that hosts see it come
+        chunk_bytes = max(1, min(CHUNK_BYTES, int(most_bytes_per_s)))
     there = set(shell.entries(hop.objects))
     for file in model.manifest.files:
         if file.sha256 in there:
@@ -188,10 +194,14 @@ def _send_once(model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell
         part = f"{hop.objects}/{file.sha256}.part"
         offset = _size_bytes(part, shell)
         path = f"{model.folder}/{file.name}"
-        while block := here.read_from(path, offset_bytes=offset, limit_bytes=CHUNK_BYTES):
+        while block := here.read_from(path, offset_bytes=offset, limit_bytes=chunk_bytes):
             go_on()
             shell.append(part, block)
             offset += len(block)
+            sent_bytes += len(block)
+            if most_bytes_per_s is not None:
+                ahead_s = sent_bytes / most_bytes_per_s - (clock.monotonic_s() - begun_s)
+                clock.sleep(max(0.0, ahead_s))
 
 
 def _size_bytes(path: str, shell: Shell) -> int:

@@ -1,6 +1,7 @@
 """Ranks of a release on a cluster: their ports, programs, orders, and the first cause of an end."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from llmdeploy.release.group_evidence import Heard, broken, parse_ended
 from llmdeploy.release.launchable import check_launchable
 from llmdeploy.release.layout import ServiceLayout
 from llmdeploy.release.site import Orders, Site, Station
+from llmdeploy.store import Model
 from tests.fakes import FakeClock, FakeHttp, FakeShell
 
 from .made import manifest, plan, serve
@@ -235,3 +237,34 @@ def test_a_host_without_the_engine_is_refused() -> None:
     ranks = groups.ranks(cluster_plan(("h1",)), port_block=0, site=where)
     with pytest.raises(Refused, match="has no package vllm"):
         host_environment.check(ranks)
+
+
+def test_a_bandwidth_bounds_what_this_machine_and_each_host_sends() -> None:
+    where = site("h1")
+    station = replace(where.stations[0], staging_bytes_per_s=4.0)
+    part, shell, clock = hop.hop(station), station.shell, FakeClock()
+    assert isinstance(shell, FakeShell)
+    orders = transfer.spec(manifest(), part, token="x", source=None, guests=1)
+    assert pass_on.load(json.dumps(orders)).bytes_per_s == 4.0
+    shell.on_run = lambda argv, stdin: Completed(argv=argv, exit_code=0, stdout="0", stderr="")
+    here = FakeShell(files={"/m/config.json": b"{}", "/m/model.safetensors": b"weights"})
+    begun_s = clock.now_s()
+    transfer.send(
+        Model(manifest=manifest(), folder="/m"), part, lambda: None, here=here, clock=clock
+    )
+    assert clock.now_s() - begun_s == pytest.approx(9 / 4)  # 2 and 7 bytes at 4 a second
+    parts = [content for path, content in shell.files.items() if path.endswith(".part")]
+    assert sorted(parts) == [b"weights", b"{}"]
+
+
+def test_what_goes_wrong_beside_the_copying_ends_it() -> None:
+    def broken_off() -> None:
+        raise Refused("no all-reduce", fix="mend it")
+
+    where = site("h1")
+    here = FakeShell(files={"/m/config.json": b"{}"})
+    with pytest.raises(Refused, match="no all-reduce"):
+        transfer.send(
+            Model(manifest=manifest(), folder="/m"), hop.hop(where.stations[0]), broken_off,
+            here=here, clock=FakeClock(),
+        )  # fmt: skip
