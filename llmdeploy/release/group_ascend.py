@@ -15,6 +15,7 @@ from llmdeploy.release import (
     group_proof,
     groups,
     host_environment,
+    opened,
     transfer,
     warm,
 )
@@ -44,6 +45,9 @@ def ascend(plan: Plan, release: ReleaseState, orders: Orders, *, diary: Diary, s
     running = all(rank.station.supervisor.state(rank.program).running for rank in ranks)
     there = {} if running else host_environment.check(ranks)
     folders, proven = _prepared(model, ranks, there, orders=orders, site=site)
+    folders = opened.open_on(
+        model, folders, orders.key, release_id=plan.id, stations=_stations(ranks)
+    )
     diary.reached(Phase.STAGED, {"weights": show_bytes(model.manifest.weights_bytes), **proven})
     if not running:
         device_memory.note(plan, site=site)

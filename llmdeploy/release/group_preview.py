@@ -4,7 +4,7 @@ import shlex
 
 from llmdeploy import backends
 from llmdeploy.plan.document import Plan
-from llmdeploy.release import aboard, checks, group_proof, groups, hop, host_environment
+from llmdeploy.release import aboard, checks, group_proof, groups, hop, host_environment, opened
 from llmdeploy.release.groups import Rank, Start
 from llmdeploy.release.site import Site
 from llmdeploy.units import show_bytes
@@ -24,11 +24,15 @@ def preview(plan: Plan, *, block: int, site: Site) -> tuple[str, ...]:
         part = hop.hop(station)
         folder = hop.there_already(model.manifest, part)
         folders[station.name] = folder or part.folder(model.manifest)
-        size = show_bytes(sum(file.size_bytes for file in model.manifest.files))
+        size = show_bytes(sum(file.size_bytes for file in model.manifest.stored))
         if folder is None:
             rate = station.staging_bytes_per_s
             most = f", at most {show_bytes(rate)}/s" if rate is not None else ""
             lines.append(f"# {station.name}: copy {plan.model.id} ({size}{most}) to {part.objects}")
+        if model.manifest.sealed is not None:
+            memory = opened.folder(plan.id)
+            lines.append(f"# {station.name}: open the sealed files into {memory}, in memory")
+            folders[station.name] = f"{memory}/{model.manifest.id}"
     start = Start(
         token=TOKEN,
         keeper_paths=tuple((one.name, aboard.path(one, content)) for one in stations),

@@ -34,7 +34,7 @@ def launch(plan: Plan, orders: Orders, *, site: Site) -> ReleaseState:
         if plan.cluster is not None:
             group_ascend.ascend(plan, release, orders, diary=diary, site=site)
         else:
-            ascend(plan, release, orders.diagnose, diary=diary, site=site)
+            ascend(plan, release, orders, diary=diary, site=site)
     return journal.state(site.layout, shell=site.shell).release(plan.id) or release
 
 

@@ -8,6 +8,7 @@ from llmdeploy.errors import InputError
 from llmdeploy.release.failure import Reason
 from llmdeploy.release.layout import ServiceLayout
 from llmdeploy.release.supervise import Supervisor
+from llmdeploy.store import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,3 +82,5 @@ class Orders:
     """Takes a release out of the gateway before its engines stop."""
     cause: Callable[[str], Reason | None] = lambda log: None
     """The same cause with what to do about it."""
+    key: Key | None = None
+    """Opens a sealed model."""

@@ -5,6 +5,7 @@ from llmdeploy.release import (
     device_memory,
     group_stop,
     journal,
+    opened,
     ports,
     room,
     sockets,
@@ -132,3 +133,4 @@ def _stop_programs(release: ReleaseState, site: Site) -> None:
     for endpoint in release.endpoints:  # also what outlived its supervisor
         name = supervise.engine_program(release.id, endpoint.replica)
         supervise.kill_processes(site.layout.root, name, shell=site.shell)
+    opened.close(release.id, shell=site.shell)

@@ -106,7 +106,7 @@ def spec(
         "objects": hop.objects,
         "folder": hop.folder(manifest),
         "manifest": manifest.model_dump_json(by_alias=True),
-        "files": [file.model_dump() for file in manifest.files],
+        "files": [file.model_dump() for file in manifest.stored],
         "token": token,
         "address": hop.station.address,
         "guests": guests,
@@ -117,7 +117,7 @@ def spec(
 
 
 def _check_room(manifest: Manifest, hops: tuple[Hop, ...]) -> None:
-    needed_bytes = sum(file.size_bytes for file in manifest.files)
+    needed_bytes = sum(file.size_bytes for file in manifest.stored)
     rooms = together(lambda hop: host.room(manifest, hop), hops)
     for hop, (free_bytes, there_bytes) in zip(hops, rooms, strict=True):
         lacking_bytes = needed_bytes - there_bytes
@@ -139,7 +139,7 @@ def _wait_whole(
 ) -> tuple[dict[str, Any], ...]:
     """Every host's last state; Refused with the first host that could not go on, or what ended
     the sending."""
-    total, told_s = sum(file.size_bytes for file in manifest.files), clock.monotonic_s()
+    total, told_s = sum(file.size_bytes for file in manifest.stored), clock.monotonic_s()
     while True:
         if sending.done():
             sending.result()
@@ -188,7 +188,7 @@ def _send_once(
     if most_bytes_per_s is not None:  # what a second takes, so that hosts see it come
         chunk_bytes = max(1, min(CHUNK_BYTES, int(most_bytes_per_s)))
     there = set(shell.entries(hop.objects))
-    for file in model.manifest.files:
+    for file in model.manifest.stored:
         if file.sha256 in there:
             continue
         part = f"{hop.objects}/{file.sha256}.part"
