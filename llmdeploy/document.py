@@ -12,7 +12,12 @@ from llmdeploy.errors import InputError
 
 SHOWN = 200
 """Characters of a wrong value that its error repeats."""
-_UNIT_SUFFIXES = ("_per_s", "_bytes", "_s")  # `error_ratio: 0.1%` reads well as it is
+_UNIT_SUFFIXES = (
+    "_bytes_per_s",
+    "_per_s",
+    "_bytes",
+    "_s",
+)  # `error_ratio: 0.1%` reads well as it is
 
 
 def human_key(field: str) -> str:

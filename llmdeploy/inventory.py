@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from llmdeploy.document import HumanDocument
-from llmdeploy.units import Bytes
+from llmdeploy.units import Bytes, BytesPerS
 
 MOST_JOINED = 1024
 """Devices that one link joins at most. Source: own choice: beyond any rack that is sold."""
@@ -126,6 +126,13 @@ class Ports(HumanDocument):
     blocks: int = Field(default=50, ge=2, le=500)
 
 
+class Staging(HumanDocument):
+    """How models come to the hosts."""
+
+    bandwidth_bytes_per_s: BytesPerS | None = None
+    """Most that this machine, and each host, sends a second; no limit where left out."""
+
+
 class Waiver(HumanDocument):
     """One check that does not count until a day, and why."""
 
@@ -167,6 +174,7 @@ class Inventory(HumanDocument):
     state_root: str = "~/.local/state/llmdeploy"
     model_store: str = "~/.local/share/llmdeploy/models"
     ports: Ports = Ports()
+    staging: Staging = Staging()
     waivers: tuple[Waiver, ...] = ()
     """Findings of preflight that are accepted for a while; `--waivers FILE` adds to them."""
 

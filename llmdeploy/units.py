@@ -45,6 +45,13 @@ def parse_rate_per_s(value: object) -> float:
     raise ValueError(f"found {value!r}, needed a rate like 20/s (per: {', '.join(_PER)})")
 
 
+def parse_bytes_per_s(value: object) -> float:
+    """Bytes per second of a string such as `200MB/s`; ValueError for bits, and without a unit."""
+    if isinstance(value, str) and value.rstrip().endswith("/s"):
+        return float(parse_bytes(value.rstrip().removesuffix("/s").rstrip()))
+    raise ValueError(f"found {value!r}, needed bytes per second, like 200MB/s")
+
+
 def parse_ratio(value: object) -> float:
     """A share between 0 and 1 of a string such as `5%`; ValueError outside or without a unit."""
     ratio = _parse(value, scale={"%": 0.01}, unit_pattern="(%)", example="5%")
@@ -60,6 +67,7 @@ def _written(unit: str, scale: float = 1) -> PlainSerializer:
 
 Bytes = Annotated[int, BeforeValidator(parse_bytes), _written("B"), Field(ge=0)]
 Seconds = Annotated[float, BeforeValidator(parse_seconds), _written("s"), Field(ge=0)]
+BytesPerS = Annotated[float, BeforeValidator(parse_bytes_per_s), _written("B/s"), Field(gt=0)]
 RatePerS = Annotated[float, BeforeValidator(parse_rate_per_s), _written("/s"), Field(gt=0)]
 Ratio = Annotated[float, BeforeValidator(parse_ratio), _written("%", 100)]
 

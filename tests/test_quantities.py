@@ -37,3 +37,14 @@ def test_shown_quantities_read_well() -> None:
     assert units.show_seconds(200) == "3 min 20 s"
     assert units.show_seconds(7500) == "2 h 5 min"
     assert units.show_ratio(0.001) == "0.1 %"
+
+
+def test_a_bandwidth_is_bytes_a_second() -> None:
+    assert units.parse_bytes_per_s("200MB/s") == 200e6
+    assert units.parse_bytes_per_s("1.5 GiB/s") == 1.5 * 2**30
+
+
+@pytest.mark.parametrize("value", [200, "200MB", "200Mbit/s", "200MB/min", "/s"])
+def test_a_bandwidth_without_its_unit_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="needed"):
+        units.parse_bytes_per_s(value)

@@ -6,10 +6,13 @@ from typing import Annotated
 import typer
 
 from llmdeploy.cli.context import Json, Yes, ask
+from llmdeploy.cli.models_forms import KeySource
 from llmdeploy.cli.starting import bring_up, read_plan, site_of
+from llmdeploy.edge.local import LocalShell
 from llmdeploy.release import lock
 from llmdeploy.release.launchable import check_launchable
 from llmdeploy.release.preview import preview
+from llmdeploy.store import read_key
 
 app = typer.Typer()
 
@@ -22,6 +25,7 @@ def launch(
     inventory: Annotated[
         str | None, typer.Option(help="cluster.yaml that a cluster's plan was made with")
     ] = None,
+    key: KeySource = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what it would do")] = False,
     state_root: Annotated[
         str | None,
@@ -35,6 +39,7 @@ def launch(
     wanted = read_plan(plan)
     check_launchable(wanted, inventory=inventory is not None)
     site = site_of(wanted, inventory, state_root)
+    held = read_key(key, shell=LocalShell()) if key is not None else None
     shown = preview(wanted, site=site)
     if dry_run:
         typer.echo("\n".join(shown))
@@ -45,7 +50,7 @@ def launch(
     with lock.hold(
         site.layout, reason=f"launch release {wanted.id}", shell=site.shell, clock=site.clock
     ):
-        release = bring_up(wanted, site)
+        release = bring_up(wanted, site, key=held)
     if as_json:
         typer.echo(release.model_dump_json())
         return

@@ -18,6 +18,7 @@ from llmdeploy.release.hosts_in_use import hosts_of
 from llmdeploy.release.layout import ServiceLayout
 from llmdeploy.release.site import Orders, Site
 from llmdeploy.release.state import ReleaseState
+from llmdeploy.store import Key
 
 
 def site_of(plan: Plan, inventory: str | None, state_root: str | None) -> Site:
@@ -61,13 +62,14 @@ def _cause(log: str) -> Reason | None:
     return Reason(what=f"{found.signature.cause} ({line})", fix=found.signature.fix)
 
 
-def bring_up(plan: Plan, site: Site) -> ReleaseState:
+def bring_up(plan: Plan, site: Site, *, key: Key | None = None) -> ReleaseState:
     """The release, proven and known to the gateway; on failure nothing of it runs."""
     orders = Orders(
         report=lambda line: typer.echo(line, err=True),
         diagnose=diagnose,
         cause=_cause,
         detach=lambda release_id: attach.detach(release_id, site),
+        key=key,
     )
     attach.check(plan, site)
     attach.forget_stopped(site)

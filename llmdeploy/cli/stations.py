@@ -76,6 +76,7 @@ def _station(
         layout=layout,
         supervisor=supervisor,
         shell=shell,
+        staging_bytes_per_s=inventory.staging.bandwidth_bytes_per_s,
     )
 
 

@@ -101,13 +101,17 @@ class Engine:
 
     def processes(self) -> tuple[int, ...]:
         """Pids of the engine and of all that came of it, orphans too."""
-        wanted = f"{MARK}={self._name}".encode()
         session = self._process.pid if self._process is not None else None
+        mine = set(marked(self._name))
         return tuple(
-            pid
-            for pid in _all_processes()
-            if (_session(pid) == session and session) or wanted in _environment(pid)
+            pid for pid in _all_processes() if (_session(pid) == session and session) or pid in mine
         )
+
+
+def marked(name: str) -> tuple[int, ...]:
+    """Pids of all that came of the engine of the rank of that name."""
+    wanted = f"{MARK}={name}".encode()
+    return tuple(pid for pid in _all_processes() if wanted in _environment(pid))
 
 
 def exit_words(code: int) -> str:

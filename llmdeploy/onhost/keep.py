@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from llmdeploy.onhost import group, pulse, wire
+from llmdeploy.onhost import group, pulse, stacks, wire
 from llmdeploy.onhost.engine import Engine
 from llmdeploy.onhost.group import End
 
@@ -104,6 +104,8 @@ def keep(spec: Spec, *, halted: Callable[[], bool]) -> int:
         beat.stop()
     if not ordered:
         ties.tell(end)
+    if end.kind == "frozen":
+        events.add("stacks", **stacks.dump(spec.name, spec.argv[0], _stacks_path(spec)))
     killed = engine.stop(
         grace_s=spec.stop_timeout_s if ordered else BROKEN_GRACE_S,
         meanwhile=ties.look if ordered and engine.started else lambda: None,
@@ -112,6 +114,11 @@ def keep(spec: Spec, *, halted: Callable[[], bool]) -> int:
     ties.close()
     events.add("ended", kind=end.kind, position=end.position, what=end.what, killed=killed)
     return 0 if ordered else 1
+
+
+def _stacks_path(spec: Spec) -> pathlib.Path:
+    """Beside the rank's events, as launch names it."""
+    return pathlib.Path(spec.events.removesuffix(".events.jsonl") + ".stacks.txt")
 
 
 def _live(

@@ -1,16 +1,20 @@
-"""`python FILE keep SPEC` keeps one rank; `python FILE pass SPEC` passes a model's files on."""
+"""`python FILE keep SPEC` keeps one rank; `… pass SPEC` passes a model's files on;
+`… stacks NAME PYTHON TARGET` writes down where a rank's threads stand."""
 
 import sys
 
-from llmdeploy.onhost import keep, pass_on
+from llmdeploy.onhost import keep, pass_on, stacks
 
-USAGE = "usage: keep SPEC | pass SPEC"
+USAGE = "usage: keep SPEC | pass SPEC | stacks NAME PYTHON TARGET"
 
 
 def main(argv: list[str]) -> int:
     """The exit code of the program that the arguments name."""
-    programs = {"keep": keep.main, "pass": pass_on.main}
-    if len(argv) != 2 or argv[0] not in programs:
-        print(USAGE, file=sys.stderr)
-        return 2
-    return programs[argv[0]](argv[1])
+    if len(argv) == 2 and argv[0] == "keep":
+        return keep.main(argv[1])
+    if len(argv) == 2 and argv[0] == "pass":
+        return pass_on.main(argv[1])
+    if len(argv) == 4 and argv[0] == "stacks":
+        return stacks.main(*argv[1:])
+    print(USAGE, file=sys.stderr)
+    return 2

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from llmdeploy.errors import Refused, Unreachable
 from llmdeploy.plan.document import Plan
-from llmdeploy.release import checks, climb, stage, warm
+from llmdeploy.release import checks, climb, device_memory, opened, stage, warm
 from llmdeploy.release.climb import Told, Watched
 from llmdeploy.release.evidence import Diary
-from llmdeploy.release.site import Site
+from llmdeploy.release.site import Orders, Site
 from llmdeploy.release.state import Phase, ReleaseState
 from llmdeploy.release.supervise import Program
 from llmdeploy.units import show_bytes
@@ -18,20 +18,21 @@ _AFTERMATH_S = 10.0
 Diagnose = Callable[[str], str | None]
 
 
-def ascend(
-    plan: Plan, release: ReleaseState, diagnose: Diagnose, *, diary: Diary, site: Site
-) -> None:
+def ascend(plan: Plan, release: ReleaseState, orders: Orders, *, diary: Diary, site: Site) -> None:
     """Brings a planned release up to PROBED; each phase is journaled with its evidence."""
-    model = checks.model_of(plan, shell=site.shell)
+    model, diagnose = checks.model_of(plan, shell=site.shell), orders.diagnose
+    folder = opened.open_here(model, orders.key, plan.id, python=site.python, shell=site.shell)
     programs = stage.programs(
         plan,
         core_slot=release.core_slot,
         endpoints=release.endpoints,
-        model_folder=model.folder,
+        model_folder=folder,
         python=site.python,
         layout=site.layout,
     )
     diary.reached(Phase.STAGED, {"weights": show_bytes(model.manifest.weights_bytes)})
+    if not any(site.supervisor.state(program.name).running for program in programs):
+        device_memory.note(plan, site=site)
     watched = _start(programs, release, site)
     diary.reached(Phase.STARTED, {w.program: str(w.endpoint.port) for w in watched})
     timeouts_s = climb.timeouts_s(model.manifest.weights_bytes)

@@ -43,12 +43,6 @@ def model_of(plan: Plan, *, shell: Shell) -> Model:
             f"planned one with {plan.model.manifest_sha256[:12]}",
             fix="plan again for the model that is there, or put the planned one back",
         )
-    if model.manifest.sealed:
-        raise Refused(
-            f"{folder}: found sealed files, needed plain ones in memory",
-            fix=f"llmdeploy models open {plan.model.id} --store {plan.model_store} --key "
-            "file:model.key, then set model_store to the folder it names and plan again",
-        )
     bad = store.broken(store.verify(model, full=False, shell=shell))
     if bad is not None:
         raise Refused(

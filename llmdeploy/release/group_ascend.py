@@ -1,17 +1,33 @@
 """The way up of a release on a cluster: staged, started, group, weights, KV cache, warm, proven."""
 
 import secrets
+from collections.abc import Mapping
+from concurrent.futures import Future
 
 from llmdeploy.backends.progress import Progress
 from llmdeploy.errors import Refused, Unreachable
 from llmdeploy.plan.document import Plan
-from llmdeploy.release import aboard, checks, climb, groups, host_environment, transfer, warm
+from llmdeploy.release import (
+    aboard,
+    checks,
+    climb,
+    device_memory,
+    group_proof,
+    groups,
+    host_environment,
+    opened,
+    transfer,
+    warm,
+)
 from llmdeploy.release.evidence import Diary
 from llmdeploy.release.group_climb import Watch
+from llmdeploy.release.group_silence import SILENCE_S
 from llmdeploy.release.groups import Rank, Start
+from llmdeploy.release.host_environment import Environment
 from llmdeploy.release.site import Orders, Site, Station
 from llmdeploy.release.state import Phase, ReleaseState
-from llmdeploy.release.together import together
+from llmdeploy.release.together import beside, together
+from llmdeploy.store import Model
 from llmdeploy.units import show_bytes, show_seconds
 
 _WAITS = ((Phase.COMM_READY, "comm_ready"), (Phase.LOADED, "loaded"), (Phase.KV_READY, "kv_ready"))
@@ -26,18 +42,22 @@ def ascend(plan: Plan, release: ReleaseState, orders: Orders, *, diary: Diary, s
     """Brings a planned release up to PROBED; each phase is journaled with its evidence."""
     model = checks.model_of(plan, shell=site.shell)
     ranks = groups.ranks(plan, port_block=release.port_block, site=site)
-    folders = transfer.bring(
-        model, _stations(ranks), report=orders.report, here=site.shell, clock=site.clock
+    running = all(rank.station.supervisor.state(rank.program).running for rank in ranks)
+    there = {} if running else host_environment.check(ranks)
+    folders, proven = _prepared(model, ranks, there, orders=orders, site=site)
+    folders = opened.open_on(
+        model, folders, orders.key, release_id=plan.id, stations=_stations(ranks)
     )
-    diary.reached(Phase.STAGED, {"weights": show_bytes(model.manifest.weights_bytes)})
-    running = [rank.station.supervisor.state(rank.program).running for rank in ranks]
-    if not all(running):
-        _start(plan, ranks, folders)
+    diary.reached(Phase.STAGED, {"weights": show_bytes(model.manifest.weights_bytes), **proven})
+    if not running:
+        device_memory.note(plan, site=site)
+        _start(plan, ranks, folders, there)
     diary.reached(Phase.STARTED, {rank.place: str(rank.ports.http) for rank in ranks})
     watch = Watch(ranks, orders, site)
     timeouts_s = _timeouts_s(plan, model.manifest.weights_bytes)
+    silences_s = _silences_s(plan, model.manifest.weights_bytes)
     for phase, word in _WAITS:
-        told = watch.wait(word, timeout_s=timeouts_s[phase])
+        told = watch.wait(word, timeout_s=timeouts_s[phase], silence_s=silences_s[phase])
         if phase == Phase.KV_READY:
             _check_kv(plan, watch.heads, told)
         diary.reached(phase, _seen(plan, watch.heads, told, phase))
@@ -52,21 +72,73 @@ def ascend(plan: Plan, release: ReleaseState, orders: Orders, *, diary: Diary, s
 def _timeouts_s(plan: Plan, weights_bytes: int) -> dict[Phase, float]:
     """As on one host, but for the group: the head comes up first, then the others, and each may
     take the group's start time-out."""
-    each_s = max(r.serve.group.start_timeout_s for r in plan.replicas if r.serve.group)
-    return {**climb.timeouts_s(weights_bytes), Phase.COMM_READY: 2 * each_s}
+    return {**climb.timeouts_s(weights_bytes), Phase.COMM_READY: 2 * _patience_s(plan)}
 
 
-def _start(plan: Plan, ranks: tuple[Rank, ...], folders: dict[str, str]) -> None:
+def _silences_s(plan: Plan, weights_bytes: int) -> dict[Phase, float]:
+    """How long a rank may log nothing: they wait for each other, and read weights, in silence."""
+    reading_s = weights_bytes / climb.SLOWEST_LOAD_BYTES_PER_S
+    return {
+        Phase.COMM_READY: max(SILENCE_S, _patience_s(plan)),
+        Phase.LOADED: SILENCE_S + reading_s,
+        Phase.KV_READY: SILENCE_S,
+    }
+
+
+def _patience_s(plan: Plan) -> float:
+    return max(r.serve.group.start_timeout_s for r in plan.replicas if r.serve.group)
+
+
+def _prepared(
+    model: Model,
+    ranks: tuple[Rank, ...],
+    there: Mapping[str, Environment],
+    *,
+    orders: Orders,
+    site: Site,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """By host the model's folder; by replica how its hosts summed together while it was copied.
+
+    Nothing is there about hosts whose ranks run already: they use the port that a proof would.
+    """
+
+    def prove() -> dict[str, str]:
+        if not there:
+            return {}
+        return group_proof.prove(ranks, there, report=orders.report, clock=site.clock)
+
+    with beside(prove) as proving:
+        folders = transfer.bring(
+            model,
+            _stations(ranks),
+            report=orders.report,
+            go_on=lambda: _raise_failed(proving),
+            here=site.shell,
+            clock=site.clock,
+        )
+        return folders, proving.result()
+
+
+def _raise_failed(proving: "Future[dict[str, str]]") -> None:
+    if proving.done():
+        proving.result()
+
+
+def _start(
+    plan: Plan,
+    ranks: tuple[Rank, ...],
+    folders: dict[str, str],
+    there: Mapping[str, Environment],
+) -> None:
     """Every rank's keeper runs, the heads' before the others'; each with a log of its own start."""
     stations = _stations(ranks)
-    interfaces = host_environment.check(plan, ranks)
     content = aboard.archive()
     paths = together(lambda station: aboard.bring(station, content), stations)
     start = Start(
         token=secrets.token_hex(32),
         keeper_paths=tuple(zip((station.name for station in stations), paths, strict=True)),
         model_folders=tuple(folders.items()),
-        interfaces=tuple(interfaces.items()),
+        interfaces=tuple((host, one.interface) for host, one in there.items()),
     )
     for heads in (True, False):
         batch = [rank for rank in ranks if (rank.member.position == 0) == heads]

@@ -1,12 +1,11 @@
 """Waits while groups climb: communication group, weights, KV cache, answers; or says why not."""
 
-from itertools import groupby
-
 from llmdeploy.backends.progress import Progress, at_least, progress
 from llmdeploy.edge import Http
 from llmdeploy.errors import Refused, Unreachable
 from llmdeploy.release.group_evidence import Heard, broken, engine_lines, hear
-from llmdeploy.release.groups import Rank
+from llmdeploy.release.group_silence import Quiet, stacks
+from llmdeploy.release.groups import Rank, by_replica
 from llmdeploy.release.site import Orders, Site
 from llmdeploy.release.together import together
 from llmdeploy.units import show_seconds
@@ -23,20 +22,20 @@ class Watch:
     """Looks at all ranks of a launch."""
 
     def __init__(self, ranks: tuple[Rank, ...], orders: Orders, site: Site) -> None:
-        self._groups = [
-            tuple(group) for _, group in groupby(ranks, key=lambda rank: rank.replica.name)
-        ]
+        self._groups = by_replica(ranks)
         self._orders, self._site = orders, site
         self._silent: dict[str, int] = {}
+        self._quiet = Quiet(site.clock)
 
     @property
     def heads(self) -> tuple[Rank, ...]:
         return tuple(group[0] for group in self._groups)
 
-    def wait(self, phase: str, *, timeout_s: float) -> tuple[Progress, ...]:
+    def wait(self, phase: str, *, timeout_s: float, silence_s: float) -> tuple[Progress, ...]:
         """What each head's log tells once all have come to `phase`.
 
-        Refused with the first cause over all ranks once one ended, or past `timeout_s`.
+        Refused with the first cause over all ranks once one ended, past `timeout_s`, or once a
+        rank of a group that is not there has logged nothing for `silence_s`.
         """
         clock = self._site.clock
         deadline_s = clock.monotonic_s() + timeout_s
@@ -45,8 +44,11 @@ class Watch:
             told = tuple(_progress(group[0]) for group in heard)
             if all(one is not None and at_least(one, phase) for one in told):
                 return tuple(one for one in told if one is not None)
+            for group, one in zip(heard, told, strict=True):
+                if one is None or not at_least(one, phase):
+                    self._check_quiet(phase, group, silence_s)
             if clock.monotonic_s() > deadline_s:
-                raise _late(phase, heard, told, timeout_s)
+                raise self._late(phase, heard, told, timeout_s)
             clock.sleep(POLL_S)
 
     def wait_answers(self, *, timeout_s: float) -> None:
@@ -56,18 +58,62 @@ class Watch:
         while not all(answers(rank, http=self._site.http) for rank in self.heads):
             heard = self.look()
             if clock.monotonic_s() > deadline_s:
-                raise _late("ready", heard, tuple(_progress(g[0]) for g in heard), timeout_s)
+                told = tuple(_progress(group[0]) for group in heard)
+                raise self._late("ready", heard, told, timeout_s)
             clock.sleep(POLL_S)
 
     def look(self) -> list[tuple[Heard, ...]]:
         """All groups' ranks; Refused once one ended."""
-        heard = [together(_hear, group) for group in self._groups]
+        heard = [together(self._hear, group) for group in self._groups]
         for group in heard:
             if any(one.ended for one in group):
                 raise self._broken(group)
             for one in group:
                 self._note_silence(one)
+                self._quiet.note(one)
         return heard
+
+    def _hear(self, rank: Rank) -> Heard:
+        head = rank.member.position == 0
+        return hear(rank, with_log=head, known_bytes=self._quiet.log_bytes(rank))
+
+    def _check_quiet(self, phase: str, group: tuple[Heard, ...], silence_s: float) -> None:
+        one, quiet_s = self._quiet.longest(group)
+        if quiet_s <= silence_s:
+            return
+        raise Refused(
+            f"{one.rank.place}: its engine logged nothing for {show_seconds(quiet_s)} on the way "
+            f"to {phase}; {self._last_words(one)}",
+            fix="read the stacks and the logs of all ranks: llmdeploy logs NAME --release ID",
+        )
+
+    def _last_words(self, one: Heard) -> str:
+        """The rank's last line, and the stacks of its group's threads, taken now."""
+        group = next(ranks for ranks in self._groups if one.rank in ranks)
+        log = one.log if one.log is not None else hear(one.rank, with_log=True).log
+        lines = engine_lines(log or "").splitlines() or ["none"]
+        return (
+            f"last log line: {lines[-1][:300]} (log: {one.rank.station.name}:{one.rank.log_path}); "
+            f"{stacks(one.rank, group)}"
+        )
+
+    def _late(
+        self,
+        phase: str,
+        heard: list[tuple[Heard, ...]],
+        told: tuple[Progress | None, ...],
+        timeout_s: float,
+    ) -> Refused:
+        """Names the rank that has been quiet longest, of the first group that is not there."""
+        behind = (i for i, one in enumerate(told) if one is None or not at_least(one, phase))
+        slow = next(behind, 0)
+        seen, (one, _) = told[slow], self._quiet.longest(heard[slow])
+        found = seen.phase if seen is not None and seen.phase else "no sign of its group"
+        return Refused(
+            f"{one.rank.place}: found {found} after {show_seconds(timeout_s)}, needed {phase}; "
+            f"{self._last_words(one)}",
+            fix="read the stacks and the logs of all ranks: llmdeploy logs NAME --release ID",
+        )
 
     def _note_silence(self, one: Heard) -> None:
         name = one.rank.station.name
@@ -97,28 +143,7 @@ def answers(rank: Rank, *, http: Http) -> bool:
         return False
 
 
-def _hear(rank: Rank) -> Heard:
-    return hear(rank, with_log=rank.member.position == 0)
-
-
 def _progress(heard: Heard) -> Progress | None:
     if heard.log is None:
         return None
     return progress(heard.rank.replica.serve.engine, engine_lines(heard.log))
-
-
-def _late(
-    phase: str,
-    heard: list[tuple[Heard, ...]],
-    told: tuple[Progress | None, ...],
-    timeout_s: float,
-) -> Refused:
-    slow = next((i for i, one in enumerate(told) if one is None or not at_least(one, phase)), 0)
-    head, seen = heard[slow][0], told[slow]
-    lines = engine_lines(head.log or "").splitlines() or ["none"]
-    found = seen.phase if seen is not None and seen.phase else "no sign of its group"
-    return Refused(
-        f"{head.rank.place}: found {found} after {show_seconds(timeout_s)}, needed {phase}; last "
-        f"log line: {lines[-1][:300]} (log: {head.rank.station.name}:{head.rank.log_path})",
-        fix="read the logs of all ranks: llmdeploy logs NAME --release ID",
-    )

@@ -35,10 +35,14 @@ class Heard:
     ended: Ended | None
     silent: str | None
     """Why the host does not answer."""
+    started: bool = False
+    """Its engine runs, or ran."""
+    log_bytes: int = 0
+    """How long the log is."""
 
 
-def hear(rank: Rank, *, with_log: bool) -> Heard:
-    """What the rank's host says of it now."""
+def hear(rank: Rank, *, with_log: bool, known_bytes: int = 0) -> Heard:
+    """What the rank's host says of it now; `known_bytes` of its log are known already."""
     shell = rank.station.shell
     try:
         events = shell.read(rank.events_path) or b""
@@ -46,10 +50,21 @@ def hear(rank: Rank, *, with_log: bool) -> Heard:
         if with_log:
             found = shell.read_from(rank.log_path, offset_bytes=0, limit_bytes=LOG_LIMIT_BYTES)
             log = found.decode(errors="replace")
+            known_bytes = max(known_bytes, len(found))
+        grown = shell.read_from(
+            rank.log_path, offset_bytes=known_bytes, limit_bytes=LOG_LIMIT_BYTES
+        )
     except Unreachable as error:
-        return Heard(rank=rank, log=None, ended=None, silent=str(error))
-    ended = parse_ended(events.decode(errors="replace"))
-    return Heard(rank=rank, log=log, ended=ended, silent=None)
+        return Heard(rank=rank, log=None, ended=None, silent=str(error), log_bytes=known_bytes)
+    text = events.decode(errors="replace")
+    return Heard(
+        rank=rank,
+        log=log,
+        ended=parse_ended(text),
+        silent=None,
+        started='"event": "started"' in text,
+        log_bytes=known_bytes + len(grown),
+    )
 
 
 def parse_ended(events: str) -> Ended | None:

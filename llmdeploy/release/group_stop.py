@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from llmdeploy.errors import Refused, Unreachable
-from llmdeploy.release import ports, supervise
+from llmdeploy.release import opened, ports, supervise
 from llmdeploy.release.site import Site, Station
 from llmdeploy.release.state import ReleaseState
 from llmdeploy.release.together import together
@@ -70,6 +70,7 @@ def _stop_on(release: ReleaseState, station: Station) -> None:
         name = supervise.engine_program(release.id, endpoint.replica)
         supervise.kill_processes(station.layout.root, name, shell=station.shell)
         station.shell.remove(f"{station.layout.run(release.id)}/{endpoint.replica}.rank.json")
+    opened.close(release.id, shell=station.shell)
 
 
 def _each(act: Callable[[Station], None], stations: list[Station]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from itertools import groupby
 
 from llmdeploy import backends
 from llmdeploy.backends.pulse import LOOK_S, LOOKS, PULSES, SLOW_LOOKS
@@ -42,6 +43,10 @@ class Rank:
     log_path: str
     spec_path: str
     events_path: str
+    mark: str
+    """All processes that come of its engine have it."""
+    stacks_path: str
+    """Where its threads stood when it was given up."""
 
     @property
     def place(self) -> str:
@@ -120,9 +125,16 @@ def ranks(plan: Plan, *, port_block: int, site: Site) -> tuple[Rank, ...]:
                     log_path=station.layout.engine_log(plan.id, replica.name),
                     spec_path=f"{folder}/{replica.name}.rank.json",
                     events_path=f"{folder}/{replica.name}.events.jsonl",
+                    mark=f"{plan.service}/{plan.id}/{replica.name}/{member.position}",
+                    stacks_path=f"{folder}/{replica.name}.stacks.txt",
                 )
             )
     return tuple(found)
+
+
+def by_replica(ranks: tuple[Rank, ...]) -> tuple[tuple[Rank, ...], ...]:
+    """The ranks of each replica, its head first."""
+    return tuple(tuple(part) for _, part in groupby(ranks, key=lambda rank: rank.replica.name))
 
 
 def program(rank: Rank, plan: Plan, start: Start) -> Program:
@@ -145,7 +157,7 @@ def spec(rank: Rank, plan: Plan, start: Start) -> bytes:
     head = members(rank.replica)[0]
     command = backends.command(serve, place(rank, start))
     fields = {
-        "name": f"{plan.service}/{plan.id}/{rank.replica.name}/{rank.member.position}",
+        "name": rank.mark,
         "position": rank.member.position,
         "hosts": len(members(rank.replica)),
         "address": head.address,

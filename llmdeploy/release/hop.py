@@ -36,7 +36,8 @@ class Hop:
 
     def folder(self, manifest: Manifest) -> str:
         """The model's on that host, by its content: another version lies elsewhere."""
-        return f"{self.store}/{manifest.id}@{manifest.digest[:12]}"
+        form = ".sealed" if manifest.sealed is not None else ""
+        return f"{self.store}/{manifest.id}@{manifest.digest[:12]}{form}"
 
     @property
     def objects(self) -> str:
@@ -54,7 +55,9 @@ def there_already(manifest: Manifest, hop: Hop) -> str | None:
     shell = hop.station.shell
     for folder in (hop.folder(manifest), f"{hop.store}/{manifest.id}"):
         found = store.find(folder, shell=shell)
-        if found is None or found.manifest.digest != manifest.digest or found.manifest.sealed:
+        if found is None or found.manifest.digest != manifest.digest:
+            continue
+        if found.manifest.stored != manifest.stored:  # sealed, or sealed another time
             continue
         if store.broken(store.verify(found, full=False, shell=shell)) is None:
             return folder
@@ -72,7 +75,7 @@ def room(manifest: Manifest, hop: Hop) -> tuple[int, int]:
             fix=f"make {hop.store} writable for the user that llmdeploy logs in as",
         )
     names = shell.entries(hop.objects)
-    there = sum(file.size_bytes for file in manifest.files if file.sha256 in names)
+    there = sum(file.size_bytes for file in manifest.stored if file.sha256 in names)
     return int(fields[3]) * 1024, there
 
 

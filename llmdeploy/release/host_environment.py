@@ -1,24 +1,45 @@
 """What the hosts of a group must have alike before an engine starts: its version, its address."""
 
 import re
+from dataclasses import dataclass
 
 from llmdeploy.errors import Refused, Unreachable
-from llmdeploy.plan.document import Plan
 from llmdeploy.release.groups import Rank
 from llmdeploy.release.site import Station
 from llmdeploy.release.together import together
 
-_ASK = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
+_ASK = """import importlib.metadata as m, sys
+for name in sys.argv[1:]:
+    try:
+        print(m.version(name))
+    except m.PackageNotFoundError:
+        print("-")
+"""
 
 
-def check(plan: Plan, ranks: tuple[Rank, ...]) -> dict[str, str | None]:
-    """By host the interface of its data address.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What a host's ranks find there."""
+
+    engine: str
+    """Its version."""
+    torch: str | None
+    """Of the engine's Python; None: it has none."""
+    interface: str | None
+    """That has the host's data address; None: the host has no `ip` to tell it."""
+
+
+def check(ranks: tuple[Rank, ...]) -> dict[str, Environment]:
+    """By host what is there.
 
     Refused where an engine is missing, versions differ, or an address is not the host's.
     """
-    versions, interfaces = together(_version, ranks), together(_interface, ranks)
-    check_versions(tuple(zip(ranks, versions, strict=True)))
-    return {rank.station.name: name for rank, name in zip(ranks, interfaces, strict=True)}
+    versions, interfaces = together(_versions, ranks), together(_interface, ranks)
+    check_versions(tuple((rank, said[0]) for rank, said in zip(ranks, versions, strict=True)))
+    return {
+        rank.station.name: Environment(engine=said[0], torch=said[1], interface=name)
+        for rank, said, name in zip(ranks, versions, interfaces, strict=True)
+    }
 
 
 def check_versions(found: tuple[tuple[Rank, str], ...]) -> None:
@@ -48,22 +69,24 @@ def parse_interface(listed: str, address: str) -> str | None:
     return found[1] if found else None
 
 
-def _version(rank: Rank) -> str:
+def _versions(rank: Rank) -> tuple[str, str | None]:
+    """The engine's and torch's."""
     engine, station = rank.replica.serve.engine, rank.station
     try:
-        done = station.shell.run((station.python, "-c", _ASK, engine), timeout_s=120)
+        done = station.shell.run((station.python, "-c", _ASK, engine, "torch"), timeout_s=120)
     except Unreachable as error:
         raise Refused(
             f"{station.name}: {station.python}: {error}",
             fix=f"set `python` of {station.name} in cluster.yaml to one that has {engine}",
         ) from error
-    if done.exit_code != 0:
+    said = done.stdout.split()
+    if done.exit_code != 0 or len(said) != 2 or said[0] == "-":
         raise Refused(
             f"{station.name}: {station.python} has no package {engine}, needed it",
             fix=f"{station.python} -m pip install {engine}, or set `python` of {station.name} in "
             "cluster.yaml to one that has it",
         )
-    return done.stdout.strip()
+    return said[0], None if said[1] == "-" else said[1]
 
 
 def _interface(rank: Rank) -> str | None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from llmdeploy.errors import LlmDeployError, Refused, Unreachable
 from llmdeploy.plan.document import Plan
-from llmdeploy.release import group_ascend, journal, prepare, stage, stop
+from llmdeploy.release import device_memory, group_ascend, journal, prepare, stage, stop
 from llmdeploy.release.ascend import ascend
 from llmdeploy.release.evidence import Diary
 from llmdeploy.release.site import Orders, Site
@@ -34,7 +34,7 @@ def launch(plan: Plan, orders: Orders, *, site: Site) -> ReleaseState:
         if plan.cluster is not None:
             group_ascend.ascend(plan, release, orders, diary=diary, site=site)
         else:
-            ascend(plan, release, orders.diagnose, diary=diary, site=site)
+            ascend(plan, release, orders, diary=diary, site=site)
     return journal.state(site.layout, shell=site.shell).release(plan.id) or release
 
 
@@ -65,7 +65,11 @@ def _undo(release: ReleaseState, reason: str, diary: Diary, orders: Orders, site
         orders.detach(release.id)
     try:
         stop.halt(release, site=site)
-    except Unreachable as left:  # the first cause is what the user must see, then what is left
+        device_memory.check_back(release, site=site)
+    except (
+        Refused,
+        Unreachable,
+    ) as left:  # the first cause is what the user must see, then what is left
         orders.report(f"{left}; {left.fix}")
         reason = f"{reason}; {left}"
     diary.reached(Phase.FAILED, {"reason": reason[:500]})

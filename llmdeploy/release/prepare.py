@@ -11,6 +11,7 @@ from llmdeploy.release import (
     group_climb,
     groups,
     journal,
+    opened,
     ports,
     room,
     stage,
@@ -45,7 +46,7 @@ def prepare(plan: Plan, orders: Orders, *, site: Site) -> ReleaseState:
     other checks have passed.
     """
     state = journal.state(site.layout, shell=site.shell)
-    checks.model_of(plan, shell=site.shell)
+    opened.check_key(checks.model_of(plan, shell=site.shell), orders.key)
     checks.check_disk(plan, site)
     checks.check_gateway_port(plan, site)
     leaving = making_room(plan, state, site=site)

@@ -2,9 +2,8 @@
 
 import shlex
 
-from llmdeploy import store
 from llmdeploy.plan.document import Plan
-from llmdeploy.release import group_preview, journal, prepare, room, stage
+from llmdeploy.release import checks, group_preview, journal, opened, prepare, room, stage
 from llmdeploy.release.site import Site
 
 
@@ -27,18 +26,20 @@ def preview(plan: Plan, *, site: Site) -> tuple[str, ...]:
     staying = [release for release in room.busy(state, plan.id) if release not in leaving]
     held = [stage.held_cores(r, layout=site.layout, shell=site.shell) for r in staying]
     slot = room.core_slot(plan, held)
-    folder = f"{store.absolute(plan.model_store, shell=site.shell)}/{plan.model.id}"
+    model = checks.model_of(plan, shell=site.shell)
+    sealed, memory = model.manifest.sealed is not None, opened.folder(plan.id)
     programs = stage.programs(
         plan,
         core_slot=slot,
         endpoints=stage.endpoints(plan, port_block=prepare.free_block(plan.ports, site)),
-        model_folder=folder,
+        model_folder=f"{memory}/{plan.model.id}" if sealed else model.folder,
         python=site.python,
         layout=site.layout,
     )
     return (
         *(f"# stop release {release.id} ({release.standing})" for release in leaving),
         f"# write {site.layout.release(plan.id)}/plan.yaml",
+        *([f"# open the sealed files into {memory}, in memory"] if sealed else []),
         *(f"{shlex.join(program.argv)}" for program in programs),
         _gateway(plan),
     )

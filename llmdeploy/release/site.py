@@ -8,6 +8,7 @@ from llmdeploy.errors import InputError
 from llmdeploy.release.failure import Reason
 from llmdeploy.release.layout import ServiceLayout
 from llmdeploy.release.supervise import Supervisor
+from llmdeploy.store import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class Station:
     """The service's files on that host."""
     supervisor: Supervisor
     shell: Shell
+    staging_bytes_per_s: float | None = None
+    """Most that is sent to it, or by it, a second while models are copied; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +82,5 @@ class Orders:
     """Takes a release out of the gateway before its engines stop."""
     cause: Callable[[str], Reason | None] = lambda log: None
     """The same cause with what to do about it."""
+    key: Key | None = None
+    """Opens a sealed model."""

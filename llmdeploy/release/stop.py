@@ -1,7 +1,16 @@
 """Stops releases and services: drained within bounds, then nothing of them is left."""
 
 from llmdeploy.errors import InputError, Refused
-from llmdeploy.release import group_stop, journal, ports, room, sockets, supervise
+from llmdeploy.release import (
+    device_memory,
+    group_stop,
+    journal,
+    opened,
+    ports,
+    room,
+    sockets,
+    supervise,
+)
 from llmdeploy.release.site import Site
 from llmdeploy.release.state import Phase, ReleaseState, ServiceState, Standing
 
@@ -28,10 +37,19 @@ def check_stoppable(state: ServiceState, release_id: str) -> ReleaseState:
 
 
 def stop_release(release: ReleaseState, *, reason: str, site: Site) -> None:
-    """The release's processes are gone, its ports free, and the journal says so."""
+    """The release's processes are gone, its ports free, and the journal says so.
+
+    Refused at the end where memory of its cards is not back.
+    """
+    if _stop_and_tell(release, reason=reason, site=site):
+        device_memory.check_back(release, site=site)
+
+
+def _stop_and_tell(release: ReleaseState, *, reason: str, site: Site) -> bool:
+    """Whether it was not stopped before."""
     if release.phase in room.GONE:  # its ports may be another release's by now
         _stop_programs(release, site)
-        return
+        return False
     halt(release, site=site)
     journal.mark_phase(
         release.id,
@@ -41,12 +59,14 @@ def stop_release(release: ReleaseState, *, reason: str, site: Site) -> None:
         shell=site.shell,
         clock=site.clock,
     )
+    return True
 
 
 def stop_service(*, purge: bool, site: Site) -> tuple[str, ...]:
     """Ids of the releases stopped; no process, port or socket of the service is left.
 
-    With `purge` no file is left either. The caller has drained the gateway before.
+    With `purge` no file is left either. The caller has drained the gateway before. Refused at the
+    end where memory of cards is not back.
     """
     try:
         found = room.running(journal.state(site.layout, shell=site.shell))
@@ -55,7 +75,8 @@ def stop_service(*, purge: bool, site: Site) -> tuple[str, ...]:
             raise
         found = ()  # a broken journal is no reason to keep what is to be deleted
     for release in found:
-        stop_release(release, reason="the service was stopped", site=site)
+        _stop_and_tell(release, reason="the service was stopped", site=site)
+    held = _memory_held(found, site)
     group_stop.shutdown(purge=purge, site=site)
     site.supervisor.shutdown()
     for name in site.shell.entries(site.layout.gateway):
@@ -66,7 +87,19 @@ def stop_service(*, purge: bool, site: Site) -> tuple[str, ...]:
         pass  # a launch that was killed may have left it
     if purge:
         site.shell.remove(site.layout.root)
+    if held is not None:
+        raise held
     return tuple(release.id for release in found)
+
+
+def _memory_held(releases: tuple[ReleaseState, ...], site: Site) -> Refused | None:
+    """The first release whose cards' memory is not back; all else of a stop comes before it."""
+    for release in releases:
+        try:
+            device_memory.check_back(release, site=site)
+        except Refused as held:
+            return held
+    return None
 
 
 def halt(release: ReleaseState, *, site: Site) -> None:
@@ -100,3 +133,4 @@ def _stop_programs(release: ReleaseState, site: Site) -> None:
     for endpoint in release.endpoints:  # also what outlived its supervisor
         name = supervise.engine_program(release.id, endpoint.replica)
         supervise.kill_processes(site.layout.root, name, shell=site.shell)
+    opened.close(release.id, shell=site.shell)

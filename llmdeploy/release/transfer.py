@@ -35,10 +35,14 @@ def bring(
     stations: tuple[Station, ...],
     *,
     report: Callable[[str], None],
+    go_on: Callable[[], None] = lambda: None,
     here: Shell,
     clock: Clock,
 ) -> dict[str, str]:
-    """By host the folder where the model lies, whole; Refused naming the host where it cannot."""
+    """By host the folder where the model lies, whole; Refused naming the host where it cannot.
+
+    What `go_on` raises, now and then on the way, ends it.
+    """
     hops = together(host.hop, stations)
     there = together(lambda hop: host.there_already(model.manifest, hop), hops)
     folders = {hop.station.name: folder for hop, folder in zip(hops, there, strict=True) if folder}
@@ -47,7 +51,9 @@ def bring(
         begun_s = clock.monotonic_s()
         _check_room(model.manifest, missing)
         with _all_ended_on_failure(missing):
-            copied_bytes = _chain(model, missing, report=report, here=here, clock=clock)
+            copied_bytes = _chain(
+                model, missing, report=report, go_on=go_on, here=here, clock=clock
+            )
         took_s = clock.monotonic_s() - begun_s
         report(
             f"model {model.manifest.id}: {show_bytes(copied_bytes)} copied to {len(missing)} "
@@ -72,6 +78,7 @@ def _chain(
     hops: tuple[Hop, ...],
     *,
     report: Callable[[str], None],
+    go_on: Callable[[], None],
     here: Shell,
     clock: Clock,
 ) -> int:
@@ -86,7 +93,7 @@ def _chain(
         port = host.wait_port(hop, clock=clock)
         source = (hop.station.address, port) if port is not None else None
     with ThreadPoolExecutor(max_workers=1) as threads:
-        sending = threads.submit(_send, model, hops[0], here, clock)
+        sending = threads.submit(send, model, hops[0], go_on, here=here, clock=clock)
         states = _wait_whole(model.manifest, hops, sending=sending, report=report, clock=clock)
         sending.result()
     return sum(int(state["copied_bytes"]) for state in states)
@@ -101,18 +108,18 @@ def spec(
         "objects": hop.objects,
         "folder": hop.folder(manifest),
         "manifest": manifest.model_dump_json(by_alias=True),
-        "files": [file.model_dump() for file in manifest.files],
+        "files": [file.model_dump() for file in manifest.stored],
         "token": token,
         "address": hop.station.address,
         "guests": guests,
         "source": source,
         "state": hop.state_path,
-        "bytes_per_s": None,
+        "bytes_per_s": hop.station.staging_bytes_per_s,
     }
 
 
 def _check_room(manifest: Manifest, hops: tuple[Hop, ...]) -> None:
-    needed_bytes = sum(file.size_bytes for file in manifest.files)
+    needed_bytes = sum(file.size_bytes for file in manifest.stored)
     rooms = together(lambda hop: host.room(manifest, hop), hops)
     for hop, (free_bytes, there_bytes) in zip(hops, rooms, strict=True):
         lacking_bytes = needed_bytes - there_bytes
@@ -134,7 +141,7 @@ def _wait_whole(
 ) -> tuple[dict[str, Any], ...]:
     """Every host's last state; Refused with the first host that could not go on, or what ended
     the sending."""
-    total, told_s = sum(file.size_bytes for file in manifest.files), clock.monotonic_s()
+    total, told_s = sum(file.size_bytes for file in manifest.stored), clock.monotonic_s()
     while True:
         if sending.done():
             sending.result()
@@ -158,14 +165,14 @@ def _wait_whole(
         clock.sleep(POLL_S)
 
 
-def _send(model: Model, hop: Hop, here: Shell, clock: Clock) -> None:
+def send(model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell, clock: Clock) -> None:
     """The first host's missing bytes from this machine, each file from where it stopped.
 
     A broken connection is opened again: what arrived stays.
     """
     for tries_left in reversed(range(TRIES)):
         try:
-            _send_once(model, hop, here)
+            _send_once(model, hop, go_on, here=here, clock=clock)
         except Unreachable:
             if tries_left == 0:
                 raise
@@ -174,18 +181,29 @@ def _send(model: Model, hop: Hop, here: Shell, clock: Clock) -> None:
             break
 
 
-def _send_once(model: Model, hop: Hop, here: Shell) -> None:
-    shell = hop.station.shell
+def _send_once(
+    model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell, clock: Clock
+) -> None:
+    shell, begun_s, sent_bytes = hop.station.shell, clock.monotonic_s(), 0
+    most_bytes_per_s = hop.station.staging_bytes_per_s
+    chunk_bytes = CHUNK_BYTES
+    if most_bytes_per_s is not None:  # what a second takes, so that hosts see it come
+        chunk_bytes = max(1, min(CHUNK_BYTES, int(most_bytes_per_s)))
     there = set(shell.entries(hop.objects))
-    for file in model.manifest.files:
+    for file in model.manifest.stored:
         if file.sha256 in there:
             continue
         part = f"{hop.objects}/{file.sha256}.part"
         offset = _size_bytes(part, shell)
         path = f"{model.folder}/{file.name}"
-        while block := here.read_from(path, offset_bytes=offset, limit_bytes=CHUNK_BYTES):
+        while block := here.read_from(path, offset_bytes=offset, limit_bytes=chunk_bytes):
+            go_on()
             shell.append(part, block)
             offset += len(block)
+            sent_bytes += len(block)
+            if most_bytes_per_s is not None:
+                ahead_s = sent_bytes / most_bytes_per_s - (clock.monotonic_s() - begun_s)
+                clock.sleep(max(0.0, ahead_s))
 
 
 def _size_bytes(path: str, shell: Shell) -> int:

@@ -69,6 +69,11 @@ class Manifest(Document):
     """None: the files lie there as they are."""
 
     @property
+    def stored(self) -> tuple[ModelFile, ...]:
+        """The files as they lie in the store: sealed ones where it is sealed."""
+        return self.sealed.files if self.sealed is not None else self.files
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the files alone: the same model has it under any id, on any host, read by any
         version of this program."""

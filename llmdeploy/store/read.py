@@ -46,8 +46,7 @@ def verify(model: Model, *, full: bool, shell: Shell) -> tuple[Finding, ...]:
     Of a sealed model the files as they lie on the disk: that needs no key.
     """
     folder = absolute(model.folder, shell=shell)
-    sealed = model.manifest.sealed
-    files = sealed.files if sealed else model.manifest.files
+    files = model.manifest.stored
     sizes = sizes_bytes(folder, [file.name for file in files], shell=shell)
     whole = [file for file in files if sizes.get(file.name) == file.size_bytes]
     sums = hashes(folder, [f.name for f in whole], shell=shell) if full and whole else {}

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -92,6 +93,17 @@ def test_what_is_there_is_not_copied_again(tmp_path: pathlib.Path, model: Model)
     assert told[-1].startswith("model tiny: 24.0 MiB copied to 1 host(s)")
     assert all(same(model, folders[host.name]) for host in hosts)
     assert bring(model, hosts)[1] == []
+
+
+def test_each_host_sends_no_faster_than_the_bandwidth(tmp_path: pathlib.Path, model: Model) -> None:
+    half = WEIGHTS_BYTES / 2
+    hosts = tuple(replace(host, staging_bytes_per_s=half) for host in stations(tmp_path, 2))
+    begun_s = time.monotonic()
+    folders, _ = bring(model, hosts)
+    took_s = time.monotonic() - begun_s
+    print(f"{WEIGHTS_BYTES} bytes at {half:.0f} a second took {took_s:.2f} s")
+    assert took_s >= 1.9
+    assert all(same(model, folders[host.name]) for host in hosts)
 
 
 def test_a_transfer_goes_on_where_it_stopped(tmp_path: pathlib.Path, model: Model) -> None:

@@ -1,10 +1,12 @@
 """Ranks of a release on a cluster: their ports, programs, orders, and the first cause of an end."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from llmdeploy.backends.spec import GroupSpec
+from llmdeploy.edge import Completed
 from llmdeploy.errors import InputError, Refused
 from llmdeploy.onhost import keep, pass_on
 from llmdeploy.plan.cluster import Cluster, Coresidency, Cost, Member
@@ -15,6 +17,7 @@ from llmdeploy.release.group_evidence import Heard, broken, parse_ended
 from llmdeploy.release.launchable import check_launchable
 from llmdeploy.release.layout import ServiceLayout
 from llmdeploy.release.site import Orders, Site, Station
+from llmdeploy.store import Model
 from tests.fakes import FakeClock, FakeHttp, FakeShell
 
 from .made import manifest, plan, serve
@@ -208,3 +211,60 @@ def test_a_clusters_plan_needs_its_inventory() -> None:
     check_launchable(cluster_plan(("h1", "h2")), inventory=True)
     with pytest.raises(InputError, match="it is for one host"):
         check_launchable(plan(), inventory=True)
+
+
+def test_a_host_tells_its_engine_torch_and_interface() -> None:
+    where = site("h1", "h2")
+    listed = "2: eth0    inet 10.0.0.1/24 scope global\n3: eth1    inet 10.0.0.2/24 scope global\n"
+    for station, versions in zip(where.stations, ("0.32.0\n2.9.0\n", "0.32.0\n-\n"), strict=True):
+        shell = station.shell
+        assert isinstance(shell, FakeShell)
+        shell.on_run = lambda argv, stdin, versions=versions: Completed(
+            argv=argv, exit_code=0, stdout=listed if argv[0] == "ip" else versions, stderr=""
+        )
+    ranks = groups.ranks(cluster_plan(("h1", "h2")), port_block=0, site=where)
+    assert host_environment.check(ranks) == {
+        "h1": host_environment.Environment(engine="0.32.0", torch="2.9.0", interface="eth0"),
+        "h2": host_environment.Environment(engine="0.32.0", torch=None, interface="eth1"),
+    }
+
+
+def test_a_host_without_the_engine_is_refused() -> None:
+    where = site("h1")
+    shell = where.stations[0].shell
+    assert isinstance(shell, FakeShell)
+    shell.on_run = lambda argv, stdin: Completed(argv=argv, exit_code=0, stdout="-\n-\n", stderr="")
+    ranks = groups.ranks(cluster_plan(("h1",)), port_block=0, site=where)
+    with pytest.raises(Refused, match="has no package vllm"):
+        host_environment.check(ranks)
+
+
+def test_a_bandwidth_bounds_what_this_machine_and_each_host_sends() -> None:
+    where = site("h1")
+    station = replace(where.stations[0], staging_bytes_per_s=4.0)
+    part, shell, clock = hop.hop(station), station.shell, FakeClock()
+    assert isinstance(shell, FakeShell)
+    orders = transfer.spec(manifest(), part, token="x", source=None, guests=1)
+    assert pass_on.load(json.dumps(orders)).bytes_per_s == 4.0
+    shell.on_run = lambda argv, stdin: Completed(argv=argv, exit_code=0, stdout="0", stderr="")
+    here = FakeShell(files={"/m/config.json": b"{}", "/m/model.safetensors": b"weights"})
+    begun_s = clock.now_s()
+    transfer.send(
+        Model(manifest=manifest(), folder="/m"), part, lambda: None, here=here, clock=clock
+    )
+    assert clock.now_s() - begun_s == pytest.approx(9 / 4)  # 2 and 7 bytes at 4 a second
+    parts = [content for path, content in shell.files.items() if path.endswith(".part")]
+    assert sorted(parts) == [b"weights", b"{}"]
+
+
+def test_what_goes_wrong_beside_the_copying_ends_it() -> None:
+    def broken_off() -> None:
+        raise Refused("no all-reduce", fix="mend it")
+
+    where = site("h1")
+    here = FakeShell(files={"/m/config.json": b"{}"})
+    with pytest.raises(Refused, match="no all-reduce"):
+        transfer.send(
+            Model(manifest=manifest(), folder="/m"), hop.hop(where.stations[0]), broken_off,
+            here=here, clock=FakeClock(),
+        )  # fmt: skip

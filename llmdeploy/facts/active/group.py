@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from llmdeploy.edge import Clock
 from llmdeploy.facts.active.measured import AllReduce, RankState, Sample, Untested
-from llmdeploy.facts.active.send import Answer, Seat, ask, text
+from llmdeploy.facts.active.send import Answer, Seat, ask, command, text
 from llmdeploy.facts.active.tasks import Report, counted, side_by_side
 from llmdeploy.facts.bundle import HostFacts
 
@@ -28,6 +28,8 @@ class Ranks:
 
     seat: Seat
     local: int
+    env: tuple[tuple[str, str], ...] = ()
+    """Such as which of its cards take part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +196,16 @@ def all_reduce(plan: Plan, *, source: str | None = None, report: Report, clock: 
     )
 
 
+def commands(plan: Plan) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """By host, in the group's order, the command whose stdin is the program."""
+    limit_s, first, found = plan.limits.whole_s(len(plan.sizes_bytes)), 0, []
+    for member in plan.members:
+        request = {**_request(plan, member, first), "limit_s": limit_s}
+        found.append((member.seat.host, command(member.seat.python, request, any_python=False)))
+        first += member.local
+    return tuple(found)
+
+
 def _request(plan: Plan, member: Ranks, rank_first: int) -> dict[str, Any]:
     single = len(plan.members) == 1
     return {
@@ -205,6 +217,7 @@ def _request(plan: Plan, member: Ranks, rank_first: int) -> dict[str, Any]:
         "master": plan.members[0].seat.address or "127.0.0.1",
         "port": plan.port,
         "interface": None if single else member.seat.interface,
+        "env": dict(member.env),
         "sizes_bytes": plan.sizes_bytes,
         "meet_s": plan.limits.meet_s,
         "step_s": plan.limits.step_s,

@@ -36,7 +36,7 @@ def active_findings(bundle: Bundle) -> tuple[Finding, ...]:
         return ()
     found = [*hosts(measured), *network(measured, bundle)]
     for group in measured.all_reduces:
-        found += _all_reduce(group)
+        found += all_reduce_findings(group)
     return (*found, *_untested(measured))
 
 
@@ -60,7 +60,8 @@ def _fix(test: str) -> str:
     return FIXES["net"] if test.startswith("net.") and "allreduce" not in test else FIXES["torch"]
 
 
-def _all_reduce(group: AllReduce) -> Iterator[Finding]:
+def all_reduce_findings(group: AllReduce) -> Iterator[Finding]:
+    """PASS for a group that summed right on every host, else a FAIL for each host that did not."""
     single = len(group.hosts) == 1
     check = "fab.allreduce.intra" if single else "net.allreduce.cross"
     origin = f"torch.distributed {group.backend} on {group.device}, {group.ranks} ranks"

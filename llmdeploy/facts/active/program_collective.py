@@ -1,7 +1,7 @@
 """Sent to every host of a group: joins it and sums over it, content known, sizes swept.
 
     python - '{"rank_first": …, "ranks": …, "local": …, "device": "cpu"|"cuda",
-               "backend": …, "master": …, "port": …, "interface": …, "sizes_bytes": […],
+               "backend": …, "master": …, "port": …, "interface": …, "env": {…}, "sizes_bytes": […],
                "meet_s": …, "step_s": …, "size_s": …, "limit_s": …}'
 
 Every step is told before and after, so that the host that hangs is the one that is behind.
@@ -58,6 +58,7 @@ def environment(asked: dict[str, Any]) -> dict[str, str]:
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "OMP_NUM_THREADS": "1",
+        **asked["env"],
     }
     if asked["interface"]:
         values["GLOO_SOCKET_IFNAME"] = asked["interface"]
