@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from llmdeploy.cli.balance_table import balance
 from llmdeploy.cli.context import STATE_ROOT, Json, StateRoot, service_names, service_site
 from llmdeploy.rollout.overview import WINDOW_S, Overview, ReleaseView, overview
 from llmdeploy.units import show_ratio, show_seconds
@@ -50,6 +51,9 @@ def show(seen: Overview) -> None:
     for release in seen.releases:
         table.add_row(*_cells(release))
     Console(width=200).print(table)
+    for release in seen.releases:
+        for line in balance(release):
+            typer.echo(line)
     typer.echo(f"figures of the last {show_seconds(WINDOW_S)}", err=True)
     if seen.locked_by:
         typer.echo(f"locked by {seen.locked_by}")

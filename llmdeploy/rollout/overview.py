@@ -30,6 +30,10 @@ class Process(Document):
     running: bool
     pid: int | None
     restarts: int
+    memory_bytes: int | None = None
+    """Of its host, its own alone; None where it does not run or the host does not tell."""
+    device_memory_bytes: int | None = None
+    """Of all its cards."""
 
 
 class Traffic(Document):
@@ -155,6 +159,8 @@ def _processes(release: ReleaseState, site: Site) -> tuple[Process, ...]:
             running=one.state.running,
             pid=one.state.pid,
             restarts=one.state.restarts,
+            memory_bytes=one.held.memory_bytes if one.held else None,
+            device_memory_bytes=one.held.device_memory_bytes if one.held else None,
         )
         for one in processes(release, site=site)
     )

@@ -5,7 +5,9 @@ import json
 from typer.testing import CliRunner
 
 from llmdeploy.cli.app import app
-from llmdeploy.release.state import Standing
+from llmdeploy.cli.balance_table import balance
+from llmdeploy.release.state import Phase, Standing
+from llmdeploy.rollout.overview import Process, ReleaseView, traffic
 
 from .service_at import service_at
 
@@ -53,3 +55,27 @@ def test_an_unknown_service_lists_the_known_ones(tmp_path):
     result = status(tmp_path, "nope")
     assert result.exit_code == 2
     assert "there is no service 'nope', found: chat" in result.stderr
+
+
+def test_ranks_are_shown_with_the_memory_that_each_holds() -> None:
+    ranks = tuple(
+        Process(
+            replica=name, running=True, pid=9, restarts=0, memory_bytes=size << 30,
+            device_memory_bytes=cards,
+        )
+        for name, size, cards in (("r0@h1", 3, 60 << 30), ("r0@h2", 2, 30 << 30))
+    )  # fmt: skip
+    view = ReleaseView(
+        id="0123", phase=Phase.PROBED, standing=Standing.LIVE, share=1.0, endpoints=(),
+        processes=ranks, healthy=True, engine=None,
+        traffic=traffic((), "0123", window_s=300.0),
+    )  # fmt: skip
+    assert balance(view) == (
+        "release 0123: device memory: r0@h1 60.0 GiB, r0@h2 30.0 GiB; "
+        "r0@h1 has 100 % more than the least",
+        "release 0123: memory: r0@h1 3.0 GiB, r0@h2 2.0 GiB; r0@h1 has 50 % more than the least",
+    )
+    silent = Process(replica="r0@h3", running=False, pid=None, restarts=0)
+    three = balance(view.model_copy(update={"processes": (*ranks, silent)}))
+    assert "r0@h2 2.0 GiB, r0@h3 -; r0@h1 has 50 %" in three[1]
+    assert balance(view.model_copy(update={"processes": ranks[:1]})) == ()
