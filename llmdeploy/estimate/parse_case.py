@@ -228,12 +228,18 @@ def _held(
 ) -> WeightFormat | None:
     """The format that a word means for this model: the checkpoint's own where the word says no
     more, 8 bits with ModelSlim unless the model's name says 4, else with what makers leave
-    unquantised in such a model."""
+    unquantised in such a model.
+
+    4-bit floats of a model that was published in 4-bit integers are another checkpoint.
+    Source: nvidia/Kimi-K2.5-NVFP4 beside moonshotai/Kimi-K2.5.
+    """
     if named is None:
         return None
     if named.method == MODELSLIM:
         return _found_format("w4a8") if "w4a8" in (line.model or "").lower() else named
     own = shape.weight_format
+    if own is not None and own.method == "w4a16" and named.method == "nvfp4":
+        return suited(shape, named)
     if own is not None and (own.bits == named.bits or spelled(asked) in CONTAINERS):
         return own
     return suited(shape, named)

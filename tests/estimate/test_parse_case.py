@@ -176,6 +176,17 @@ def test_a_format_by_word_leaves_what_makers_leave_unquantised():
     assert found.stored_bits("routed_experts") == 4.5
 
 
+def test_4_bit_floats_of_a_model_published_in_4_bit_integers_are_another_checkpoint():
+    asked = {"model": "moonshotai/Kimi-K2.5", "engine": "vllm"}
+    found = case(**asked, quantization="fp4").weight_format
+    assert (found.method, found.activation_bits) == ("nvfp4", 4)
+    assert found.stored_bits("attention") is None
+    assert case(**asked, quantization="int4").weight_format.method == "w4a16"
+    assert case(**asked).weight_format.method == "w4a16"
+    own = case(model="openai/gpt-oss-120b", quantization="fp4").weight_format
+    assert own.method == "mxfp4"
+
+
 def test_modelslim_is_in_8_bits_unless_the_name_says_4():
     found = case(model="Qwen/Qwen3-32B", quantization="modelslim", engine="sglang").weight_format
     assert found.stored_bits("attention") == 8

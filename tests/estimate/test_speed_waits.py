@@ -9,6 +9,7 @@ from llmdeploy.catalog import devices, engines, models
 from llmdeploy.estimate import speed
 from llmdeploy.estimate.case import Case
 from llmdeploy.estimate.speed.coefficients import NAMES, from_logs
+from llmdeploy.estimate.speed.coefficients import coefficients as fitted
 from llmdeploy.estimate.speed.serving import prompts_of_many, ttft_s
 from llmdeploy.estimate.speed.work import work_of
 from llmdeploy.model import weight_format
@@ -33,27 +34,44 @@ def coefficients(**changes):
 
 
 def test_a_lone_client_waits_for_its_own_prompt_alone():
-    found = coefficients(cohort=0.5, burst=0.1, queue=1.0)
-    alone_s = ttft_s(0.2, 0.1, step_s=0.01, found=found, callers=1.0, output_tokens=100.0)
-    # response R of a queue with one caller is its own service: the wait is 0
-    assert alone_s == pytest.approx(0.2)
+    found = coefficients(cohort=0.5, burst=0.1)
+    assert ttft_s(0.2, 0.1, step_s=0.01, found=found, callers=1.0) == pytest.approx(0.2)
 
 
 def test_a_burst_waits_for_its_share_of_full_passes():
     found = coefficients(burst=0.05)
     # 0.2 s + 0.05 x (33 - 1) x 0.1 s = 0.36 s
-    waited_s = ttft_s(0.2, 0.1, step_s=0.01, found=found, callers=33.0, output_tokens=100.0)
+    waited_s = ttft_s(0.2, 0.1, step_s=0.01, found=found, callers=33.0)
     assert waited_s == pytest.approx(0.36)
     assert prompts_of_many(1024) == 8
     assert prompts_of_many(20_000) == 1
 
 
-def test_prompts_never_fill_more_of_the_loop_than_decoding_beside_them_leaves():
-    found = coefficients(queue=1.0)
-    # steps of 0.2 s hold the prompts of others: 100 of them last 20 s, 10 prompts 1 s
-    waited_s = ttft_s(0.1, 0.1, step_s=0.2, found=found, callers=10.0, output_tokens=100.0)
-    # away = 20 - 1 = 19; R = (sqrt(19^2 + 4 x 0.1 x 20) - 19) / 2 = 0.1047 s
-    assert waited_s == pytest.approx((math.sqrt(19**2 + 8) - 19) / 2)
+def test_a_starts_burst_is_half_of_the_clients_for_about_one_of_ten_requests():
+    """1 / 10 x 1 / 2 of the prompts, where prompts are computed beside decoding."""
+    for engine, version in (("vllm", "0.19.0"), ("tensorrt-llm", "1.2.0")):
+        found = fitted(case("openai/gpt-oss-120b", engine=engines.find(engine, version)))
+        assert 0.04 < found.coefficients.burst < 0.09, engine
+
+
+def test_prompts_that_go_first_keep_answers_of_one_length_in_step():
+    """SGLang: about half of all prompts are waited for each time, and hardly any elsewhere."""
+    sglang = engines.find("sglang", "0.5.1")
+    cut = fitted(case("Qwen/Qwen3-32B", engine=sglang, output_tokens=256.0)).coefficients
+    varied = fitted(case("Qwen/Qwen3-32B", engine=sglang)).coefficients
+    beside = fitted(case("Qwen/Qwen3-32B", output_tokens=256.0)).coefficients
+    assert 0.4 < cut.burst < 0.8
+    assert varied.burst < 0.3 * cut.burst
+    assert beside.burst < 0.3 * cut.burst
+
+
+def test_answers_of_one_length_bring_prompts_together():
+    engine = engines.find("tensorrt-llm", "1.0.0")
+    cut = fitted(case("Qwen/Qwen3-32B", engine=engine, output_tokens=512.0)).coefficients
+    varied = fitted(case("Qwen/Qwen3-32B", engine=engine, output_tokens=1024.0)).coefficients
+    unsaid = fitted(case("Qwen/Qwen3-32B", engine=engine, output_tokens=None)).coefficients
+    assert cut.cohort > 1.0 > varied.cohort
+    assert unsaid == varied
 
 
 def test_weights_in_mxfp4_meet_8_bit_activations_where_tensor_cores_know_4():

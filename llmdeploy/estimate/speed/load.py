@@ -132,9 +132,7 @@ def _seated(pace: Pace, load: Load, callers: float) -> Served:
             decode_s, _pass_s(pace, load, others), found=found, running=others,
             output_tokens=output,
         )  # fmt: skip
-        first_s = ttft_s(
-            prompt_s, each_s, step_s=step_s, found=found, callers=own, output_tokens=output
-        )
+        first_s = ttft_s(prompt_s, each_s, step_s=step_s, found=found, callers=own)
         decoding_s = output * step_s
         share = decoding_s / (first_s + decoding_s)
         if math.isclose(running, callers * share, rel_tol=1e-3):

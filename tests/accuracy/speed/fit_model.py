@@ -21,7 +21,7 @@ START = {
     "dense_compute": 2.0, "expert_read": 1.4, "expert_compute": 2.0, "kv_read": 1.4,
     "attention_compute": 2.0, "collective": 1.3, "prompt_layer_s": 3e-5,
     "prompt_dense_compute": 1.8, "prompt_expert_compute": 2.0, "prompt_attention_compute": 2.5,
-    "mix": 0.75, "first_s": 0.03, "first_steps": 1.5, "cohort": 0.3, "burst": 0.06, "queue": 0.3,
+    "mix": 0.75, "first_s": 0.01, "first_steps": 2.0, "cohort": 2.0, "burst": 0.05,
     "expert_evenness": 0.7,
 }  # fmt: skip
 """Where the base starts and what a prior holds it to. Source: our reading of single runs."""
@@ -31,33 +31,37 @@ OFFSET_SPREAD = {
     "latent_layer_s": 0.5, "indexer_layer_s": 0.4, "dense_read": 0.2, "dense_compute": 0.35,
     "expert_read": 0.35, "expert_compute": 0.5, "kv_read": 0.35, "attention_compute": 0.4,
     "collective": 0.4, "prompt_layer_s": 0.5, "prompt_dense_compute": 0.35,
-    "prompt_expert_compute": 0.5, "prompt_attention_compute": 0.4, "mix": 0.2, "first_s": 0.8,
-    "first_steps": 0.8, "cohort": 1.0, "burst": 0.5, "queue": 0.4, "expert_evenness": 0.25,
+    "prompt_expert_compute": 0.5, "prompt_attention_compute": 0.4, "mix": 0.2, "first_s": 0.4,
+    "first_steps": 0.4, "cohort": 1.5, "burst": 1.0, "expert_evenness": 0.25,
 }  # fmt: skip
 KERNELS = (
     "dense_read", "dense_compute", "expert_read", "expert_compute", "prompt_dense_compute",
     "prompt_expert_compute",
 )  # fmt: skip
 GROUPS: dict[str, dict[str, float]] = {
-    "engine": dict.fromkeys(NAMES, 0.8),
+    "engine": {**dict.fromkeys(NAMES, 0.8), "cohort": 0.2, "burst": 0.1},
     "architecture": dict.fromkeys(
         (*KERNELS, "layer_s", "expert_layer_s", "kv_read", "collective", "prompt_attention_compute",
          "step_s"), 0.4,
     ),
     "format": dict.fromkeys(KERNELS, 0.6),
     "version": {
-        **dict.fromkeys(("first_s", "first_steps", "cohort", "burst"), 1.0),
+        **dict.fromkeys(("first_s", "first_steps"), 1.0),
+        **dict.fromkeys(("cohort", "burst"), 0.1),
         **dict.fromkeys(
-            ("step_s", "layer_s", "expert_layer_s", "latent_layer_s", "mix", "queue",
-             "dense_compute", "expert_compute", "prompt_dense_compute", "prompt_expert_compute"),
+            ("step_s", "layer_s", "expert_layer_s", "latent_layer_s", "mix", "dense_compute",
+             "expert_read", "expert_compute", "prompt_dense_compute", "prompt_expert_compute"),
             0.4,
         ),
     },
     "kernels": dict.fromkeys(KERNELS, 0.4),
+    "lengths": {"cohort": 1.5},
+    "rhythm": {"cohort": 1.0, "burst": 1.5},
 }  # fmt: skip
 """Classes, the coefficients that differ between them, and how freely: as freely as held-out models
 and devices are met best. Starting a kernel takes no longer in one format than in another. How
-requests are received and grouped changed with versions more than kernels did."""
+requests are received changed with versions more than kernels did; how many are computed together
+follows from their lengths, and how many wait from what the engine lets go first."""
 
 
 class Model:
@@ -115,7 +119,6 @@ def predicted(data: Arrays, found: Coefficients) -> tuple[np.ndarray, np.ndarray
         step_s=tpot,
         found=found,
         callers=data.callers,
-        output_tokens=data.output_tokens,
     )
     return np.asarray(tpot), np.asarray(ttft)
 

@@ -17,23 +17,23 @@ MEDIAN_RATIO = {
     ("dense", "tpot_s"): 0.06,
     ("dense", "ttft_s"): 0.24,
     ("dense", "output_tokens_per_s"): 0.065,
-    ("experts", "tpot_s"): 0.075,
-    ("experts", "ttft_s"): 0.215,
-    ("experts", "output_tokens_per_s"): 0.085,
+    ("experts", "tpot_s"): 0.065,
+    ("experts", "ttft_s"): 0.19,
+    ("experts", "output_tokens_per_s"): 0.075,
 }
 
 
 HELD_OUT_RATIO = {
     ("model", "dense tpot"): 0.08,
-    ("model", "experts tpot"): 0.19,
-    ("model", "dense ttft"): 0.40,
-    ("model", "experts ttft"): 0.32,
+    ("model", "experts tpot"): 0.16,
+    ("model", "dense ttft"): 0.29,
+    ("model", "experts ttft"): 0.26,
     ("model", "dense tokens"): 0.10,
-    ("model", "experts tokens"): 0.18,
+    ("model", "experts tokens"): 0.16,
     ("device", "dense tpot"): 0.095,
     ("device", "experts tpot"): 0.15,
-    ("device", "dense ttft"): 0.44,
-    ("device", "experts ttft"): 0.32,
+    ("device", "dense ttft"): 0.35,
+    ("device", "experts ttft"): 0.25,
     ("device", "dense tokens"): 0.105,
     ("device", "experts tokens"): 0.17,
 }
