@@ -13,6 +13,7 @@ from llmdeploy.facts.active.measure import Level, measure
 from llmdeploy.facts.active.send import Seat
 from llmdeploy.facts.bundle import Bundle
 from llmdeploy.facts.check import Planned
+from llmdeploy.facts.collect import Depth
 from llmdeploy.inventory import Inventory
 
 
@@ -21,7 +22,8 @@ def gather(
 ) -> Bundle:
     """What the hosts say and, beyond `quick`, do. Ports are the plan's, else those that the next
     release would get."""
-    bundle = ask_hosts(loaded, measure=level != Level.QUICK, timeout_s=timeout_s)
+    depth = Depth.FIND if level == Level.QUICK else Depth.MEASURE
+    bundle = ask_hosts(loaded, depth=depth, timeout_s=timeout_s)
     if level == Level.QUICK or not bundle.hosts:
         return bundle
     ports = sorted({port for part in (planned or {}).values() for port in part.ports})

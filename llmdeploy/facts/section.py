@@ -7,6 +7,8 @@ SIGNALS = 64
 """Most that Linux has; a tool may also end with 255."""
 TIMED_OUT = {124, 137}
 """Exit codes of `timeout`: the tool was ended, or killed."""
+UNTRIED = "not tried: --quick"
+"""Why a fact that only real imports tell is unknown."""
 _MARK = re.compile(r"^@mark (@\S+)$", re.MULTILINE)
 _BEGIN = re.compile(r"@begin (\S+) (\d+) (.*)")
 
