@@ -1,5 +1,6 @@
 """What the two programs for the host's Python said, as typed values."""
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -195,9 +196,14 @@ def parse_nvml(section: Section) -> tuple[tuple[Accelerator, ...], tuple[str, ..
 
 
 def _records(section: Section) -> tuple[Record, ...]:
+    return _records_in(section.text)
+
+
+@functools.lru_cache(maxsize=128)  # each is asked for by several readers
+def _records_in(text: str) -> tuple[Record, ...]:
     """The program's JSON lines; what else it or its packages printed is left out."""
     records = []
-    for line in section.text.splitlines():
+    for line in text.splitlines():
         if not line.startswith("{"):
             continue
         try:
