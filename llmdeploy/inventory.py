@@ -105,6 +105,8 @@ class Host(HumanDocument):
 
     def numbered(self, name: str) -> "Host":
         """The same host for one of its equals: with that one's data address, where it is known."""
+        if self.count > 1 and "{number}" not in self.data_address:
+            return self
         address = self.data_addresses[self.names.index(name)]
         return self if address is None else self.model_copy(update={"data_address": address})
 

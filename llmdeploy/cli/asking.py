@@ -11,28 +11,32 @@ from llmdeploy.cli.loading import Loaded
 from llmdeploy.cli.transport import LOCAL, Shells
 from llmdeploy.edge.clock import SystemClock
 from llmdeploy.facts.bundle import Bundle
-from llmdeploy.facts.collect import collect
+from llmdeploy.facts.collect import Depth, collect
 from llmdeploy.facts.collect_all import Ask, collect_all
 from llmdeploy.inventory import Host
 
 REMOTE_PYTHON = "python3"
 """Where cluster.yaml names none for a host reached by SSH."""
+_WHAT = {
+    Depth.FIND: "facts",
+    Depth.IMPORT: "facts and imports (about 10 s)",
+    Depth.MEASURE: "facts, imports and speeds (about 10 s)",
+}
 
 
-def ask_hosts(loaded: Loaded, *, measure: bool, timeout_s: float) -> Bundle:
+def ask_hosts(loaded: Loaded, *, depth: Depth, timeout_s: float) -> Bundle:
     """All facts. One host that does not answer is an error; one of several is in the bundle."""
-    what = "facts, imports and speeds" if measure else "facts and imports"
     clock = SystemClock()
     with Shells() as shells:
         asks = list(_asks(loaded, shells))
         shown = asks[0].host if len(asks) == 1 else f"{len(asks)} hosts"
-        typer.echo(f"{shown}: asking for {what} (about 10 s) ...", file=sys.stderr)
+        typer.echo(f"{shown}: asking for {_WHAT[depth]} ...", file=sys.stderr)
         if len(asks) == 1:
             return collect(
                 asks[0].host,
                 asks[0].python,
                 loaded.paths,
-                measure=measure,
+                depth=depth,
                 timeout_s=timeout_s,
                 shell=asks[0].shell(),
                 clock=clock,
@@ -41,7 +45,7 @@ def ask_hosts(loaded: Loaded, *, measure: bool, timeout_s: float) -> Bundle:
             return collect_all(
                 asks,
                 loaded.paths,
-                measure=measure,
+                depth=depth,
                 timeout_s=timeout_s,
                 report=hosts.tell,
                 clock=clock,

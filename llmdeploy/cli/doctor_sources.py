@@ -16,7 +16,7 @@ from llmdeploy.doctor.live_checks import findings
 from llmdeploy.doctor.symptoms import Symptom
 from llmdeploy.errors import InputError, Unreachable
 from llmdeploy.facts.bundle import Bundle
-from llmdeploy.facts.collect import PROBE_TIMEOUT_S
+from llmdeploy.facts.collect import PROBE_TIMEOUT_S, Depth
 from llmdeploy.facts.finding import Finding
 from llmdeploy.inventory import Inventory
 from llmdeploy.plan.document import Plan
@@ -111,7 +111,7 @@ def _kept(source: Source, site: Site) -> Log | None:
 
 
 def _ask(loaded: Loaded) -> Bundle:
-    return ask_hosts(loaded, measure=False, timeout_s=PROBE_TIMEOUT_S)
+    return ask_hosts(loaded, depth=Depth.IMPORT, timeout_s=PROBE_TIMEOUT_S)
 
 
 def _loaded(plan: Plan, site: Site) -> Loaded:

@@ -5,15 +5,16 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import typer
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from llmdeploy.facts.collect_all import Phase, Progress
 from llmdeploy.units import show_seconds
+
+if TYPE_CHECKING:  # rich is loaded where there is a terminal to draw on
+    from rich.live import Live
+    from rich.table import Table
 
 _MOST_ROWS = 20
 _WORDS = {Phase.ASKED: "asking", Phase.ANSWERED: "answered", Phase.FAILED: "FAIL"}
@@ -27,28 +28,33 @@ class HostTable:
         self._lock = threading.Lock()
         self._last: dict[str, Progress] = {}
         self._begun_s: dict[str, float] = {}
-        self._live = Live(
-            console=Console(stderr=True),
-            get_renderable=self._rows,
-            refresh_per_second=4,
-            transient=True,
-        )
+        self._live: Live | None = None
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(
+                console=Console(stderr=True),
+                get_renderable=self._rows,
+                refresh_per_second=4,
+                transient=True,
+            )
             self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(Exception):
-            self._live.stop()
+        if self._live:
+            with contextlib.suppress(Exception):
+                self._live.stop()
 
     def tell(self, progress: Progress) -> None:
         """Takes the host's progress; what is not drawn on a terminal is said in a line."""
         with self._lock:
             self._last[progress.host] = progress
             self._begun_s.setdefault(progress.host, progress.at_s)
-            if not self._live.is_started and progress.phase != Phase.ASKED:
+            if not (self._live and self._live.is_started) and progress.phase != Phase.ASKED:
                 typer.echo(self._line(progress), err=True)
 
     def _line(self, progress: Progress) -> str:
@@ -56,8 +62,10 @@ class HostTable:
         words = f": {progress.words}" if progress.words else ""
         return f"{progress.host}: {_WORDS[progress.phase]} after {took}{words}"
 
-    def _rows(self) -> Table:
+    def _rows(self) -> "Table":
         """Failed and asked hosts first; of many, the rest is counted."""
+        from rich.table import Table
+
         with self._lock:
             last = dict(self._last)
             begun_s = dict(self._begun_s)

@@ -1,6 +1,6 @@
 """Runs the active tests of `preflight --level standard` and `deep`, and says which one runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import typer
@@ -13,6 +13,7 @@ from llmdeploy.facts.active.measure import Level, measure
 from llmdeploy.facts.active.send import Seat
 from llmdeploy.facts.bundle import Bundle
 from llmdeploy.facts.check import Planned
+from llmdeploy.facts.collect import Depth
 from llmdeploy.inventory import Inventory
 
 
@@ -21,7 +22,8 @@ def gather(
 ) -> Bundle:
     """What the hosts say and, beyond `quick`, do. Ports are the plan's, else those that the next
     release would get."""
-    bundle = ask_hosts(loaded, measure=level != Level.QUICK, timeout_s=timeout_s)
+    depth = Depth.FIND if level == Level.QUICK else Depth.MEASURE
+    bundle = ask_hosts(loaded, depth=depth, timeout_s=timeout_s)
     if level == Level.QUICK or not bundle.hosts:
         return bundle
     ports = sorted({port for part in (planned or {}).values() for port in part.ports})
@@ -44,6 +46,17 @@ def measured(
             clock=SystemClock(),
         )
     return bundle.model_copy(update={"measured": found})
+
+
+def planned_by(plan: str | None) -> Callable[[Bundle | None], Mapping[str, Planned] | None]:
+    """What the plan puts on each host; without one its stages are not loaded: that takes 0.3 s."""
+    if plan is None:
+        return lambda bundle: None
+    from llmdeploy.cli.planned import planned_on
+    from llmdeploy.cli.starting import read_plan
+
+    made = read_plan(plan)
+    return lambda bundle: planned_on(made, bundle)
 
 
 def _seats(inventory: Inventory, bundle: Bundle, shells: Shells) -> Iterator[Seat]:

@@ -16,7 +16,7 @@ from llmdeploy.edge.clock import SystemClock
 from llmdeploy.edge.local import LocalShell
 from llmdeploy.estimate.calibration import Forecast
 from llmdeploy.facts.bundle import Bundle
-from llmdeploy.facts.collect import collect
+from llmdeploy.facts.collect import Depth, collect
 from llmdeploy.plan.document import Plan
 from llmdeploy.plan.report import table
 
@@ -89,7 +89,7 @@ def _asked(loaded: Loaded) -> Bundle:
         loaded.inventory.gateway_host.name,
         loaded.python,
         loaded.paths,
-        measure=False,
+        depth=Depth.IMPORT,
         shell=LocalShell(),
         clock=SystemClock(),
     )

@@ -6,9 +6,7 @@ from typing import Annotated
 import typer
 
 from llmdeploy.cli.loading import load_hosts, read
-from llmdeploy.cli.measuring import gather
-from llmdeploy.cli.planned import planned_on
-from llmdeploy.cli.starting import read_plan
+from llmdeploy.cli.measuring import gather, planned_by
 from llmdeploy.edge.local import LocalShell
 from llmdeploy.errors import InputError, Refused
 from llmdeploy.facts.active.measure import Level
@@ -60,18 +58,17 @@ def preflight(
     Exits 0 where the service can start, 3 where a check blocks it.
     """
     loaded = load_hosts(service, state_root=state_root)
-    made = read_plan(plan) if plan else None
+    planned = planned_by(plan)
     if replay:
         bundle = _bundle(replay)
     else:
         depth = Level.QUICK if quick else level
-        planned = planned_on(made) if made else None
-        bundle = gather(loaded, planned, level=depth, timeout_s=_seconds(deadline))
+        bundle = gather(loaded, planned(None), level=depth, timeout_s=_seconds(deadline))
     report = examine(
         bundle,
         service=loaded.service,
         inventory=loaded.inventory,
-        planned=planned_on(made, bundle) if made else None,
+        planned=planned(bundle),
         waivers=_waivers(waivers),
     )
     changed = changes(_bundle(against), bundle) if against else None

@@ -2,6 +2,7 @@
 
 import getpass
 import glob
+import ipaddress
 import os
 import pathlib
 import re
@@ -59,7 +60,13 @@ class Route:
     def shown(self) -> str:
         """`user@address:port` and the jump hosts, for messages."""
         through = f" through {self.via.shown}" if self.via else ""
-        return f"{self.user}@{self.address}:{self.port}{through}"
+        return f"{self.place}{through}"
+
+    @property
+    def place(self) -> str:
+        """`user@address:port` as ssh takes it after -J: an IPv6 address in brackets."""
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{self.user}@{address}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +106,10 @@ class Config:
                 fix=f"write `ProxyJump HOST` in its place for {alias}",
             )
         found_port = target.port or port or int(said.get("port", SSH_PORT))
-        known_as = said.get("hostkeyalias") or said["hostname"]
+        address = _canonical(said["hostname"])
+        known_as = said.get("hostkeyalias") or address
         route = Route(
-            address=said["hostname"],
+            address=address,
             port=found_port,
             user=target.user or user or said.get("user") or getpass.getuser(),
             keys=_keys(target, said),
@@ -154,6 +162,19 @@ def _parts(address: str) -> tuple[str | None, str, int | None]:
             fix="write the address as host, user@host or user@host:port",
         )
     return (user if at else None), host, int(port) if port else None
+
+
+def _canonical(hostname: str) -> str:
+    """A host name as it stands, an IPv6 address in its shortest form, as known_hosts has it.
+
+    `%%` before an interface is HostName's way to write one `%`, which paramiko leaves.
+    Source: OpenSSH 9.2, ssh.c, `resolve_canonicalize`.
+    """
+    address, percent, interface = hostname.replace("%%", "%").partition("%")
+    try:
+        return f"{ipaddress.IPv6Address(address)}{percent}{interface}"
+    except ValueError:
+        return hostname
 
 
 def _keys(target: Target, said: Mapping[str, Any]) -> tuple[str, ...]:

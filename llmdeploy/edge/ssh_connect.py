@@ -82,10 +82,11 @@ def _through(name: str, route: Route, jump: paramiko.Transport, limits: Limits) 
             timeout=limits.connect_timeout_s + 2,
         )
     except ChannelException as error:
-        via = route.via.shown if route.via else "the jump host"
+        via = route.via.place if route.via else "the jump host"
+        by_hand = f"{route.via.user}@{route.via.address}" if route.via else "it"
         raise Unreachable(
             f"{name}: {route.address}:{route.port}: {via} cannot reach it: {error.text}",
-            fix=f"try it there: ssh {via.split(':')[0]} nc -vz {route.address} {route.port}; "
+            fix=f"try it there: ssh {by_hand} nc -vz {route.address} {route.port}; "
             "or see AllowTcpForwarding in its sshd_config",
         ) from error
     except (SSHException, EOFError, OSError) as error:

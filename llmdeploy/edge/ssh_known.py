@@ -3,9 +3,11 @@
 import base64
 import binascii
 import fnmatch
+import functools
 import hashlib
 import hmac
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmdeploy.edge.ssh_config import Route
@@ -75,27 +77,56 @@ def fingerprint(key: bytes) -> str:
 
 
 def _by_hand(route: Route) -> str:
-    jump = f"-J {route.via.user}@{route.via.address}:{route.via.port} " if route.via else ""
+    jump = f"-J {route.via.place} " if route.via else ""
     return f"{jump}-p {route.port} {route.user}@{route.address}"
 
 
 def _in_file(path: str, known_as: str) -> Iterator[KnownKey]:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.read().splitlines()
+        stamp = os.stat(path)
+        lines = _lines(path, (stamp.st_mtime_ns, stamp.st_size))
     except OSError:  # ssh too takes a file it cannot read for an empty one
         return
-    for number, line in enumerate(lines, start=1):
-        fields = line.split()
-        marker = fields.pop(0) if fields and fields[0].startswith("@") else None
-        if len(fields) < 3 or fields[0].startswith("#") or not _names(fields[0], known_as):
+    may_be = sorted((*lines.plain.get(known_as.lower(), ()), *lines.others))
+    for number, marker, fields in may_be:
+        if not _names(fields[0], known_as):
             continue
         try:
             key = base64.b64decode(fields[2], validate=True)
         except binascii.Error:
             continue
         place = f"{path}:{number}"
-        yield KnownKey(place=place, file=path, algorithm=fields[1], key=key, marker=marker)
+        yield KnownKey(place=place, file=path, algorithm=fields[1], key=key, marker=marker or None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lines:
+    """Number, marker and fields of a file's lines."""
+
+    plain: Mapping[str, Sequence[tuple[int, str, Sequence[str]]]]
+    """Those that are about names as they stand, by each name."""
+    others: Sequence[tuple[int, str, Sequence[str]]]
+    """Hashed names and patterns: any host's may be among them."""
+
+
+@functools.lru_cache(maxsize=16)
+def _lines(path: str, stamp: tuple[int, int]) -> _Lines:
+    """A file is read once while it stays as it is: each connection looks into it twice."""
+    plain: dict[str, list[tuple[int, str, Sequence[str]]]] = {}
+    others: list[tuple[int, str, Sequence[str]]] = []
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = file.read().splitlines()
+    for number, line in enumerate(lines, start=1):
+        fields = line.split()
+        marker = fields.pop(0) if fields and fields[0].startswith("@") else ""
+        if len(fields) < 3 or fields[0].startswith("#"):
+            continue
+        if fields[0].startswith("|") or any(sign in fields[0] for sign in "*?!"):
+            others.append((number, marker, fields))
+            continue
+        for name in set(fields[0].lower().split(",")):
+            plain.setdefault(name, []).append((number, marker, fields))
+    return _Lines(plain=plain, others=others)
 
 
 def _names(patterns: str, known_as: str) -> bool:
@@ -117,4 +148,5 @@ def _hashed(pattern: str, known_as: str) -> bool:
         salt, digest = (base64.b64decode(part) for part in pattern[3:].split("|"))
     except (ValueError, binascii.Error):
         return False
-    return hmac.compare_digest(hmac.digest(salt, known_as.encode(), "sha1"), digest)
+    # ssh writes and looks up names in small letters
+    return hmac.compare_digest(hmac.digest(salt, known_as.lower().encode(), "sha1"), digest)

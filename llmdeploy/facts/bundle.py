@@ -243,8 +243,10 @@ class HostFacts(Document):
 
     def problem(self, fact: str) -> str | None:
         """Why the fact is unknown, in words; None where the host said it."""
-        source = next((source for source in self.sources if source.fact == fact), None)
-        return "it was not asked" if source is None else source.problem
+        for source in self.sources:  # a loop: `next` on a generator takes twice as long
+            if source.fact == fact:
+                return source.problem
+        return "it was not asked"
 
     def known(self, *facts: str) -> bool:
         """Whether the host said all of these facts."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from llmdeploy.facts.bundle import HostFacts
 from llmdeploy.facts.device import Accelerator
 from llmdeploy.facts.finding import Remedy, Status
+from llmdeploy.facts.section import UNTRIED
 from llmdeploy.facts.storage import Disk, StoredModel
 from llmdeploy.inventory import Host, Inventory
 from llmdeploy.service import Service
@@ -50,7 +51,15 @@ class Question:
     def on_cuda(self) -> bool:
         """Whether the engine would run on a CUDA device."""
         wanted = self.service.engine.device
-        return wanted == "cuda" or (wanted == "auto" and bool(self.facts.torch_cuda_devices))
+        return wanted == "cuda" or (wanted == "auto" and self.torch_uses_cards)
+
+    @property
+    def torch_uses_cards(self) -> bool:
+        """Whether torch can use a card; with `--quick`, whether it is built for those there."""
+        if self.facts.problem("torch_cuda_devices") == UNTRIED:
+            cards = (*self.cards_of("nvidia"), *self.cards_of("amd"))
+            return bool(cards) and self.facts.torch_cuda_version is not None
+        return bool(self.facts.torch_cuda_devices)
 
     @property
     def uses_cards(self) -> bool:
@@ -105,10 +114,12 @@ class Question:
         return next((d for d in self.facts.disks or () if d.purpose == purpose), None)
 
     def unknown(self, fact: str, needed: str) -> "Outcome":
-        """UNKNOWN, with the reason that the fact's source gives."""
+        """UNKNOWN, with the reason of the fact's source; SKIP where `--quick` did not try it."""
         source = next((source for source in self.facts.sources if source.fact == fact), None)
         tool = source.tool if source else "the probe"
         reason = self.facts.problem(fact) or "the host says nothing about it"
+        if reason == UNTRIED:
+            return skipped(reason, needed)
         fix = f"make `{tool}` answer for this user on {self.facts.host}, then run preflight again"
         return Outcome(status=Status.UNKNOWN, found=reason, needed=needed, fix=fix)
 

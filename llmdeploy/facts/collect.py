@@ -1,8 +1,10 @@
 """Asks one host everything in one command and reads its answer into a bundle."""
 
+import functools
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib.metadata import version
 from importlib.resources import files
 
@@ -21,10 +23,23 @@ PARTS = (("@HOST@", "probe_host.sh"), ("@CARDS@", "probe_cards.sh"))
 """Lines of the probe, and the files that stand in their place."""
 PROGRAMS = (
     ("@SHOW@", "probe_show.py"),
+    ("@PORTS@", "probe_ports.py"),
     ("@RUNTIME@", "probe_runtime.py"),
     ("@IMPORTS@", "probe_imports.py"),
+    ("@THERE@", "probe_there.py"),
 )
 """Strings of the probe's program for Python, and the files whose text they are."""
+
+
+class Depth(StrEnum):
+    """What the probe does beside asking; its word for it."""
+
+    FIND = "quick"
+    """The engine's packages are only found."""
+    IMPORT = "no"
+    """They are imported, as the engine will."""
+    MEASURE = "yes"
+    """And with them speeds are measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +55,7 @@ class Paths:
     tls_key: str | None = None
 
 
+@functools.cache
 def script() -> str:
     """The probe: one POSIX sh script with its parts and the programs for awk and Python in it."""
     text = _part("probe.sh")
@@ -56,11 +72,11 @@ def _part(name: str) -> str:
     return files("llmdeploy.facts").joinpath(name).read_text()
 
 
-def command(python: str, paths: Paths, *, measure: bool) -> Sequence[str]:
+def command(python: str, paths: Paths, *, depth: Depth) -> Sequence[str]:
     """The command whose stdin is the probe."""
     tls = (paths.tls_certificate or "", paths.tls_key or "")
     asked = (paths.state_root, paths.model_store, paths.service, paths.model)
-    return ["sh", "-s", "--", python, *asked, "yes" if measure else "no", *tls]
+    return ["sh", "-s", "--", python, *asked, depth.value, *tls]
 
 
 def collect(
@@ -68,13 +84,13 @@ def collect(
     python: str,
     paths: Paths,
     *,
-    measure: bool = True,
+    depth: Depth = Depth.MEASURE,
     timeout_s: float = PROBE_TIMEOUT_S,
     shell: Shell,
     clock: Clock,
 ) -> Bundle:
     """What the host says, as a bundle of one host; Unreachable when it does not answer at all."""
-    facts = ask(host, python, paths, measure=measure, timeout_s=timeout_s, shell=shell, clock=clock)
+    facts = ask(host, python, paths, depth=depth, timeout_s=timeout_s, shell=shell, clock=clock)
     return Bundle(schema=1, llmdeploy=version("llmdeploy"), hosts=(facts,))
 
 
@@ -83,14 +99,14 @@ def ask(
     python: str,
     paths: Paths,
     *,
-    measure: bool,
+    depth: Depth,
     timeout_s: float,
     shell: Shell,
     clock: Clock,
 ) -> HostFacts:
     """What the host says; Unreachable when it does not answer at all."""
     begun_s = clock.monotonic_s()
-    argv = command(python, paths, measure=measure)
+    argv = command(python, paths, depth=depth)
     ended = shell.run(argv, timeout_s=timeout_s, stdin=script())
     sections = split(redact(marked(ended.stdout)))
     if not sections:
@@ -109,7 +125,7 @@ def ask(
             model_store=paths.model_store,
             service=paths.service,
             model=paths.model,
-            measured=measure,
+            measured=depth == Depth.MEASURE,
         ),
         collected_s=clock.now_s(),
         duration_s=clock.monotonic_s() - begun_s,

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from llmdeploy.edge import Clock, Shell
 from llmdeploy.errors import LlmDeployError
 from llmdeploy.facts.bundle import Bundle, HostFacts, Unreached
-from llmdeploy.facts.collect import Paths, ask
+from llmdeploy.facts.collect import Depth, Paths, ask
 
 AT_ONCE = 32
 """Hosts asked at the same time."""
@@ -48,7 +48,7 @@ def collect_all(
     asks: Sequence[Ask],
     paths: Paths,
     *,
-    measure: bool,
+    depth: Depth,
     timeout_s: float,
     report: Callable[[Progress], None],
     clock: Clock,
@@ -66,7 +66,7 @@ def collect_all(
                 asked.host,
                 asked.python,
                 paths,
-                measure=measure,
+                depth=depth,
                 timeout_s=timeout_s,
                 shell=asked.shell(),
                 clock=clock,

@@ -1,4 +1,4 @@
-"""What changed since the last good run: facts of every host, value by value."""
+"""What changed since the last good run: facts of every host, value by value, and rates."""
 
 import json
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from typing import Any
 
 from llmdeploy.document import Document
 from llmdeploy.facts.bundle import Bundle, HostFacts
+from llmdeploy.facts.compare_rates import worse_rates
 
 MOVING = frozenset({
     "load_1min", "memory_available_bytes", "memory_limit_used_bytes", "swap_used_bytes",
@@ -39,13 +40,15 @@ class Change(Document):
 
 
 def changes(before: Bundle, now: Bundle) -> tuple[Change, ...]:
-    """Differences of hosts in both bundles, hosts that are gone and hosts that are new."""
+    """Differences of hosts in both bundles, hosts that are gone or new, and what is slower."""
     old, new = ({f.host: f for f in bundle.hosts} for bundle in (before, now))
     found = [Change(host=h, fact="host", before="there", now="gone") for h in old if h not in new]
     found += [Change(host=h, fact="host", before="none", now="new") for h in new if h not in old]
     for name, facts in new.items():
         if name in old:
             found += _of_host(old[name], facts)
+    for worse in worse_rates(before.measured, now.measured):
+        found.append(Change(host=worse.host, fact=worse.fact, before=worse.before, now=worse.now))
     return tuple(found)
 
 

@@ -44,6 +44,7 @@ def examine(
     time at which the facts were collected.
     """
     silent = {host.host: host for host in bundle.unreached}
+    said = {facts.host: facts for facts in bundle.hosts}
     findings: list[Finding] = []
     for host in inventory.hosts:
         for name in host.names:
@@ -51,7 +52,7 @@ def examine(
                 findings.append(not_reached(silent[name]))
                 continue
             question = Question(
-                facts=bundle.host(name),
+                facts=said.get(name) or bundle.host(name),
                 host=host.numbered(name),
                 inventory=inventory,
                 service=service,
@@ -62,7 +63,7 @@ def examine(
             tools = {source.fact: source.tool for source in question.facts.sources}
             findings += [_finding(check, question, tools) for check in CHECKS]
     asked = [name for host in inventory.hosts for name in host.names if name not in silent]
-    findings += told_once(compare([bundle.host(name) for name in asked]), findings)
+    findings += told_once(compare([said[name] for name in asked]), findings)
     measured = active_findings(bundle)
     findings += told_once(measured, [*findings, *measured])
     accepted = (*inventory.waivers, *waivers)

@@ -22,8 +22,15 @@ class PortRules:
 def parse_listeners(section: Section, holders: Iterable[Mapping[str, Any]]) -> tuple[Listener, ...]:
     """Listening sockets of /proc/net/tcp{,6} or `ss -Hltn`, with who holds them where known."""
     read = _ss_row if section.tool.startswith("ss") else _kernel_row
+    rows = (read(line.split()) for line in section.text.splitlines() if line.strip())
+    return listeners(rows, holders)
+
+
+def listeners(
+    rows: Iterable[tuple[str, int]], holders: Iterable[Mapping[str, Any]]
+) -> tuple[Listener, ...]:
+    """Each address and port once, by port, with its holder."""
     held = {holder["port"]: holder for holder in holders}
-    rows = {read(line.split()) for line in section.text.splitlines() if line.strip()}
     return tuple(
         Listener(
             address=address,
@@ -31,7 +38,7 @@ def parse_listeners(section: Section, holders: Iterable[Mapping[str, Any]]) -> t
             process=held[port]["process"] if port in held else None,
             ours=bool(held[port]["ours"]) if port in held else False,
         )
-        for address, port in sorted(rows, key=lambda row: (row[1], row[0]))
+        for address, port in sorted(set(rows), key=lambda row: (row[1], row[0]))
     )
 
 

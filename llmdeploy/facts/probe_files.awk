@@ -1,6 +1,6 @@
 # What files alone tell, in one process; a part of probe.sh, run as
 #   PROBE_FOLDER=… PROBE_DISKS=… awk -v mark=MARK -v at=TIME PROGRAM FILE…
-# FILEs are /proc/PID/stat and sshd's configuration. Prints sections as probe.sh does. To stderr go lines
+# FILEs are the folders /proc/PID and sshd's configuration. Prints sections as probe.sh does. To stderr go lines
 # `first PID STATE NAME` of processes that sleep or are dead, and `engine PID - NAME` of engines' processes.
 # POSIX awk: mawk, gawk and busybox run it; a file that is not there ends none of them under `getline`.
 
@@ -64,19 +64,6 @@ function control_groups(    file, got, line, part, controllers) {
   close(file)
   if (got < 0) print file " is not there"
   end(got < 0)
-}
-
-function listening(    file, i, line, got, begun, part) {
-  for (i = 1; i <= 2; i++) {
-    file = i == 1 ? "/proc/net/tcp" : "/proc/net/tcp6"
-    while ((got = (getline line < file)) > 0) {
-      if (!begun++) begin("listening", "/proc/net/tcp")
-      split(line, part, " ")
-      if (part[4] == "0A") print line
-    }
-    close(file)
-  }
-  if (begun) end(0)
 }
 
 function addresses(    file, line, got, part, address, known) {
@@ -148,10 +135,12 @@ function disks(    file, line, part, word, count, i, n, mount, mounted, row, siz
 function processes(    i, line, got, file, pid, rest, name, state, at_name) {
   for (i = 1; i < ARGC; i++) {
     file = ARGV[i]
-    if (file !~ /^\/proc\/[0-9]+\/stat$/) continue
+    if (substr(file, 1, 6) != "/proc/") continue
+    file = file "/stat"
     got = (getline line < file)
     close(file)
     if (got <= 0) continue   # it ended meanwhile
+    if (line !~ /[)] [DZ] |[(](VLLM::|vllm|sglang|sgl_|raylet|gcs_|mindie|lmdepl|triton|ollama|llama-)/) continue
     rest = line
     sub(/^.*\) /, "", rest)
     at_name = index(line, "(") + 1
@@ -180,7 +169,6 @@ BEGIN {
   plain("file-max", "/proc/sys/fs/file-max", "")
   control_groups()
   disks()
-  listening()
   addresses()
   port_rules()
   environment()

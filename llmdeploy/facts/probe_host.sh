@@ -1,18 +1,20 @@
 # The host's upkeep, networks and other users' traces; a part of probe.sh.
 
-own_id=$(id -u)
+own_words=$(id)
+own_id=${own_words#uid=}; own_id=${own_id%%[!0-9]*}
 
 kernel_log() {
   read -r up _ </proc/uptime
   echo "boot=$((at - ${up%%.*}))"
   wanted='NVRM|Xid|SXid|fallen off the bus|amdgpu|\[drv_|devdrv|ascend|Killed process|blocked for more than|Kernel panic|BUG: unable|Oops:|Hardware Error|EDAC|Machine Check|AER:|peermem|Lost carrier|Link is Down|Link DOWN|VFS: file-max'
-  found=$({ t 5 dmesg 2>&1 || echo 'dmesg ended badly'; } | awk -v wanted="$wanted|^dmesg" \
+  found=$({ dmesg 2>&1 || echo 'dmesg ended badly'; } | awk -v wanted="$wanted|^dmesg" \
     '$0 ~ wanted {row[n++] = $0} END {for (i = n > 400 ? n - 400 : 0; i < n; i++) print row[i]}')
   case $found in
     *'dmesg ended badly') ;;
     *) echo '#tool dmesg'; printf '%s\n' "$found"; return 0 ;;
   esac
-  if has journalctl && id -Gn 2>/dev/null | grep -qwE 'systemd-journal|adm|wheel'; then
+  case $own_words in *'(systemd-journal)'*|*'(adm)'*|*'(wheel)'*) may_read=yes ;; *) may_read= ;; esac
+  if [ -n "$may_read" ] && has journalctl; then
     echo '#tool journalctl -k'
     t 10 journalctl -k -b -q --no-pager -o short-unix 2>/dev/null | grep -E "$wanted" | tail -n 400
     return 0
@@ -101,7 +103,8 @@ services() {
 firewall() {
   [ "$own_id" = 0 ] || { echo 'only root sees the rules'; return 1; }
   command -v nft >/dev/null || command -v iptables >/dev/null || { echo 'neither nft nor iptables is there'; return 1; }
-  if has nft; then t 5 nft list ruleset 2>/dev/null; else t 5 iptables -S 2>/dev/null; fi |
+  if has nft; then rules=$(t 5 nft list ruleset 2>/dev/null); else rules=$(t 5 iptables -S 2>/dev/null); fi
+  [ -n "$rules" ] && printf '%s\n' "$rules" |
     awk '{sub(/^[ \t]*/, "")} / (drop|reject)|policy drop|-j (DROP|REJECT)|^-P (INPUT|FORWARD) DROP/ && !seen[$0]++ && n++ < 20'
   return 0
 }
@@ -198,11 +201,16 @@ no_proxy_covers() {
   return 0
 }
 
-sleeping() {   # pid, state and name of processes in uninterruptible sleep and of zombies
-  cat /proc/[0-9]*/stat 2>/dev/null | sed -n "s/^\([0-9]*\) (\(.*\)) \([DZ]\) .*/$1 \1 \3 \2/p"
-}
-stuck() {   # nobody is looked for again where nobody slept before
-  case $seen in *'first '*) printf '%s\n' "$seen"; sleeping again ;; esac
+stuck() {   # who slept or was dead at first, and of these who still is; the name as it was
+  while read -r kind pid state name; do
+    [ "$kind" = first ] || continue
+    echo "first $pid $state $name"
+    first "/proc/$pid/stat" || continue
+    line=${line##*") "}
+    echo "again $pid ${line%% *} $name"
+  done <<END_OF_SEEN
+$seen
+END_OF_SEEN
   echo again
 }
 

@@ -171,8 +171,13 @@ def _disks(sections: Mapping[str, Section]) -> Reading:
 
 
 def _listeners(sections: Mapping[str, Section]) -> Reading:
+    """The kernel's own word first, its tables only where the host's Python could not ask it."""
     program = sections.get("runtime")
     holders = runtime.parse_holders(program) if program else ()
+    sockets = runtime.parse_sockets(program) if program else None
+    if program and sockets is not None:
+        found = network.listeners(((s["address"], s["port"]) for s in sockets), holders)
+        return Reading(fact="listeners", value=found, tool="sock_diag", at_s=program.at_s)
     reader = Reader("listening", ("listeners",), lambda s: network.parse_listeners(s, holders))
     return next(read(sections, reader))
 

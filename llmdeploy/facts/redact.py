@@ -30,10 +30,18 @@ _MAYBE_NAMED = re.compile(r"(?:api[-_]?key|passw(?:or)?d|secret|token)(?:[= ]|\s
 
 def redact(text: str) -> str:
     """The text with `<hidden>` in place of everything that looks like a secret."""
-    if any(start in text for start in _STARTS):
+    if any(_begins_word(text, start) for start in _STARTS):
         text = _SHAPED.sub(HIDDEN, text)
     text = _IN_ADDRESS.sub(rf"\1{HIDDEN}@", text)
     small = text.lower()
     if "bearer" in small or "authorization" in small:
         text = _BEARER.sub(rf"\1{HIDDEN}", text)
     return _NAMED.sub(rf"\1{HIDDEN}", text) if _MAYBE_NAMED.search(small) else text
+
+
+def _begins_word(text: str, start: str) -> bool:
+    """Whether a word begins so; `disk-` is none that begins with `sk-`."""
+    at = text.find(start)
+    while at > 0 and (text[at - 1].isalnum() or text[at - 1] == "_"):
+        at = text.find(start, at + 1)
+    return at >= 0

@@ -1,5 +1,6 @@
 """What the two programs for the host's Python said, as typed values."""
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from typing import Any
 
 from llmdeploy.document import Document
 from llmdeploy.facts.device import Accelerator, short_address
-from llmdeploy.facts.section import Section, Unknown
+from llmdeploy.facts.section import UNTRIED, Section, Unknown
 
 Record = Mapping[str, Any]
 _NO_PROGRAM = {126, 127}
@@ -29,8 +30,9 @@ class Import(Document):
 
     name: str
     duration_s: float | None
+    """None: it did not end, or with `--quick` it was only found."""
     error: str | None
-    """The first line of what went wrong; None where it imported."""
+    """The first line of what went wrong; None where it imported, or was found."""
 
 
 class Tls(Document):
@@ -109,6 +111,8 @@ def parse_imports(section: Section, *, measured: bool) -> Imports:
         for name in begun
     )
     missing = Unknown(reason=_why(section) if not imports or section.exit_code else _NO_TORCH)
+    if _only(records, "untried"):
+        return _found(imports, missing, built=_only(records, "built"))
     bitsandbytes, cuda = _only(records, "bitsandbytes"), _only(records, "cuda")
     known = _only(records, "architecture")
     rates = {r["fact"]: float(r["value"]) for r in records if r["kind"] == "rate"}
@@ -127,6 +131,26 @@ def parse_imports(section: Section, *, measured: bool) -> Imports:
     )
 
 
+def _found(imports: tuple[Import, ...], missing: Unknown, *, built: Record | None) -> Imports:
+    """What finding the packages tells; a torch that is built without CUDA can use no card."""
+    there = {entry.name for entry in imports if entry.error is None}
+    untried, unmeasured = Unknown(reason=UNTRIED), Unknown(reason="not measured: --quick")
+    of_torch = untried if "torch" in there else missing
+    without = built is not None and built["version"] is None
+    return Imports(
+        imports=imports or missing,
+        bitsandbytes_devices=untried if {"torch", "bitsandbytes"} <= there else missing,
+        torch_cuda_devices=0 if without else of_torch,
+        torch_cuda_version=built["version"] if built else of_torch,
+        torch_architectures=() if without else of_torch,
+        nccl_version=None if without else of_torch,
+        architecture_known=untried if "transformers" in there else None,
+        core_matmul_flops_per_s=unmeasured,
+        core_memory_read_bytes_per_s=unmeasured,
+        memory_read_bytes_per_s=unmeasured,
+    )
+
+
 _NO_TORCH = "the package it needs does not import"
 
 
@@ -134,6 +158,13 @@ def parse_synchronised(section: Section) -> bool | Unknown:
     """Whether the kernel's clock is disciplined, as adjtimex says."""
     clock = _only(_records(section), "clock")
     return clock["synchronised"] if clock else Unknown(reason=_why(section))
+
+
+def parse_sockets(section: Section) -> tuple[Record, ...] | None:
+    """Records `address port` of the listening sockets; None where the kernel did not tell all."""
+    records = _records(section)
+    told = _only(records, "listening")
+    return tuple(r for r in records if r["kind"] == "listener") if told else None
 
 
 def parse_holders(section: Section) -> tuple[Record, ...]:
@@ -165,9 +196,14 @@ def parse_nvml(section: Section) -> tuple[tuple[Accelerator, ...], tuple[str, ..
 
 
 def _records(section: Section) -> tuple[Record, ...]:
+    return _records_in(section.text)
+
+
+@functools.lru_cache(maxsize=128)  # each is asked for by several readers
+def _records_in(text: str) -> tuple[Record, ...]:
     """The program's JSON lines; what else it or its packages printed is left out."""
     records = []
-    for line in section.text.splitlines():
+    for line in text.splitlines():
         if not line.startswith("{"):
             continue
         try:

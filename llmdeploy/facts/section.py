@@ -7,6 +7,8 @@ SIGNALS = 64
 """Most that Linux has; a tool may also end with 255."""
 TIMED_OUT = {124, 137}
 """Exit codes of `timeout`: the tool was ended, or killed."""
+UNTRIED = "not tried: --quick"
+"""Why a fact that only real imports tell is unknown."""
 _MARK = re.compile(r"^@mark (@\S+)$", re.MULTILINE)
 _BEGIN = re.compile(r"@begin (\S+) (\d+) (.*)")
 
@@ -47,12 +49,9 @@ def marked(text: str) -> str:
     found = _MARK.search(text)
     if found is None:
         return text
-    mark, body = found[1], text[found.end() + 1 :]
-    lines = (
-        f"@{line.removeprefix(mark)}" if line.startswith(mark) else f"|{line}"
-        for line in body.split("\n")
-    )
-    return "\n".join(lines)
+    mark, body = found[1], text[found.end() :]
+    lines = body.replace("\n", "\n|").replace(f"\n|{mark}", "\n@")
+    return lines.removeprefix("\n")
 
 
 def split(text: str) -> dict[str, Section]:
@@ -61,10 +60,10 @@ def split(text: str) -> dict[str, Section]:
     begun: re.Match[str] | None = None
     lines: list[str] = []
     for line in text.splitlines():
-        if match := _BEGIN.fullmatch(line):
-            begun, lines = match, []
-        elif line.startswith("|"):
+        if line.startswith("|"):
             lines.append(line[1:])
+        elif match := _BEGIN.fullmatch(line):
+            begun, lines = match, []
         elif line.startswith("@end ") and begun is not None:
             section = _whole(begun, lines, exit_code=int(line.removeprefix("@end ")))
             sections[section.name] = section

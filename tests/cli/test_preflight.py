@@ -17,7 +17,7 @@ from llmdeploy.cli.app import app
 from llmdeploy.edge.clock import SystemClock
 from llmdeploy.edge.local import LocalShell
 from llmdeploy.facts.bundle import Bundle, HostFacts
-from llmdeploy.facts.collect import Paths, collect
+from llmdeploy.facts.collect import Depth, Paths, collect
 
 from ..facts import hosts
 
@@ -106,7 +106,7 @@ def test_a_damaged_bundle_exits_2(service: str, tmp_path: pathlib.Path) -> None:
 def _asked(folder: pathlib.Path, python: str) -> HostFacts:
     paths = Paths(state_root=f"{folder}/state", model_store=f"{folder}/m", service="c", model="x")
     shell, clock = LocalShell(), SystemClock()
-    return collect("local", python, paths, measure=False, shell=shell, clock=clock).hosts[0]
+    return collect("local", python, paths, depth=Depth.IMPORT, shell=shell, clock=clock).hosts[0]
 
 
 def test_the_probe_answers_where_tools_are_missing(

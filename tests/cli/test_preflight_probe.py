@@ -16,7 +16,7 @@ from llmdeploy.cli.starting import read_plan
 from llmdeploy.edge.clock import SystemClock
 from llmdeploy.edge.local import LocalShell
 from llmdeploy.facts.bundle import Bundle, HostFacts
-from llmdeploy.facts.collect import Paths, collect, script
+from llmdeploy.facts.collect import Depth, Paths, collect, script
 
 from ..facts import hosts, spoiled
 
@@ -49,7 +49,7 @@ def _tool(folder: pathlib.Path, name: str, text: str) -> None:
 def _asked(folder: pathlib.Path) -> HostFacts:
     paths = Paths(state_root=f"{folder}/state", model_store=f"{folder}/m", service="c", model="x")
     shell, clock = LocalShell(), SystemClock()
-    return collect("a", "/nowhere/py", paths, measure=False, shell=shell, clock=clock).hosts[0]
+    return collect("a", "/nowhere/py", paths, depth=Depth.FIND, shell=shell, clock=clock).hosts[0]
 
 
 @pytest.fixture

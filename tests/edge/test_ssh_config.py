@@ -114,3 +114,55 @@ def test_a_wrong_port_is_named() -> None:
         Config("/nonexistent", system_path="/nonexistent").route(
             Target(name="g", address="h:99999")
         )
+
+
+@pytest.mark.parametrize(
+    ("hostname", "port", "address", "known_as"),
+    [
+        ("fd00:10::7", 22, "fd00:10::7", "fd00:10::7"),
+        ("fd00:10::7", 2222, "fd00:10::7", "[fd00:10::7]:2222"),
+        ("FD00:10:0:0:0:0:0:7", 22, "fd00:10::7", "fd00:10::7"),
+        ("fe80::5054:ff:fe12:3456%%eth0", 22, "fe80::5054:ff:fe12:3456%eth0",
+         "fe80::5054:ff:fe12:3456%eth0"),
+        ("GPU7.example", 2222, "GPU7.example", "[GPU7.example]:2222"),
+        ("10.0.0.7", 2222, "10.0.0.7", "[10.0.0.7]:2222"),
+    ],
+)  # fmt: skip
+def test_a_host_name_may_be_an_ipv6_address(
+    tmp_path: pathlib.Path, hostname: str, port: int, address: str, known_as: str
+) -> None:
+    text = f"Host gpu7\n  HostName {hostname}\n  Port {port}\n"
+    route = _route(tmp_path, text, Target(name="g", address="gpu7"))
+    assert (route.address, route.port, route.known_as) == (address, port, known_as)
+
+
+@pytest.mark.parametrize(
+    ("address", "found", "shown"),
+    [
+        ("fd00::7", ("fd00::7", 22), "llm@[fd00::7]:22"),
+        ("[fd00::7]", ("fd00::7", 22), "llm@[fd00::7]:22"),
+        ("[fd00:0::7]:2222", ("fd00::7", 2222), "llm@[fd00::7]:2222"),
+        ("llm@[fe80::1%eth0]:2222", ("fe80::1%eth0", 2222), "llm@[fe80::1%eth0]:2222"),
+        ("llm@fe80::1%eth0", ("fe80::1%eth0", 22), "llm@[fe80::1%eth0]:22"),
+    ],
+)
+def test_the_inventory_may_hold_an_ipv6_address(
+    tmp_path: pathlib.Path, address: str, found: tuple[str, int], shown: str
+) -> None:
+    route = _route(tmp_path, "", Target(name="g", address=address, user="llm"))
+    assert (route.address, route.port) == found
+    assert route.shown == shown
+
+
+def test_entries_and_jump_hosts_of_ipv6_are_found(tmp_path: pathlib.Path) -> None:
+    text = (
+        "Host fd00:10::*\n  User rack\n  ProxyJump ops@[fd00:9::1]:2200,fd00:9::2\n"
+        "Host fd00:9::2\n  User door\n"
+    )
+    route = _route(tmp_path, text, Target(name="g", address="fd00:10::7"))
+    assert route.via is not None
+    assert route.via.via is not None
+    assert route.via.via.place == "ops@[fd00:9::1]:2200"
+    assert route.shown == (
+        "rack@[fd00:10::7]:22 through door@[fd00:9::2]:22 through ops@[fd00:9::1]:2200"
+    )

@@ -1,14 +1,16 @@
 """Host keys are strict: what each kind of known_hosts line lets in, and what it keeps out."""
 
 import base64
+import dataclasses
 import hashlib
 import hmac
 import pathlib
+import subprocess
 
 import pytest
 
 from llmdeploy.edge.ssh_config import Route
-from llmdeploy.edge.ssh_known import check, fingerprint, preferred
+from llmdeploy.edge.ssh_known import check, fingerprint, known_keys, preferred
 from llmdeploy.errors import InputError
 
 KEY, OTHER = b"a host key", b"another one"
@@ -94,3 +96,70 @@ def test_the_host_is_asked_for_a_key_that_can_be_compared(tmp_path: pathlib.Path
 def test_a_damaged_line_is_passed_over(tmp_path: pathlib.Path) -> None:
     text = "10.0.0.7 ssh-ed25519 ###\n10.0.0.7\n" + _line("10.0.0.7")
     check("gpu1", KIND, KEY, route=_route(tmp_path, text))
+
+
+ED25519 = "AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 43
+"""ssh-keygen hashes only lines whose key it can read."""
+
+
+def _v6(folder: pathlib.Path, text: str, *, known_as: str) -> Route:
+    route = _route(folder, text)
+    return dataclasses.replace(route, address="fd00:10::7", known_as=known_as)
+
+
+@pytest.mark.parametrize(
+    ("names", "known_as"),
+    [
+        ("fd00:10::7", "fd00:10::7"),
+        ("gpu7,fd00:10::7", "fd00:10::7"),
+        ("[fd00:10::7]:2222", "[fd00:10::7]:2222"),
+        ("[gpu7]:2222,[fd00:10::7]:2222", "[fd00:10::7]:2222"),
+        ("fd00:10::*", "fd00:10::7"),
+        ("[fd00:10::*]:2222", "[fd00:10::7]:2222"),
+        (_hashed("[fd00:10::7]:2222"), "[fd00:10::7]:2222"),
+        (_hashed("fe80::1%eth0"), "fe80::1%eth0"),
+        (_hashed("[gpu7.example]:2222"), "[GPU7.example]:2222"),
+    ],
+)
+def test_an_ipv6_host_is_known_by_the_names_that_ssh_writes(
+    tmp_path: pathlib.Path, names: str, known_as: str
+) -> None:
+    check("gpu7", KIND, KEY, route=_v6(tmp_path, _line(names), known_as=known_as))
+
+
+@pytest.mark.parametrize("names", ["[fd00:10::7]:2222", "fd00:10::70", "[fd00:10::7]"])
+def test_another_port_or_address_of_ipv6_is_unknown(tmp_path: pathlib.Path, names: str) -> None:
+    with pytest.raises(InputError, match=r"llm@\[fd00:10::7\]:22: host key unknown"):
+        check("gpu7", KIND, KEY, route=_v6(tmp_path, _line(names), known_as="fd00:10::7"))
+
+
+def test_names_that_ssh_keygen_hashed_are_found(tmp_path: pathlib.Path) -> None:
+    """ssh-keygen's own hash of each name, with a port and of IPv6."""
+    key = base64.b64encode(KEY).decode()
+    for number, name in enumerate(("fd00:10::7", "[fd00:10::7]:2222")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        plain = folder / "plain"
+        plain.write_text(f"{name} {KIND} {ED25519}\n")
+        subprocess.run(
+            ["ssh-keygen", "-q", "-H", "-f", str(plain)], check=True, capture_output=True
+        )
+        hashed = plain.read_text()
+        assert hashed.startswith("|1|")
+        route = _v6(folder, hashed.replace(ED25519, key), known_as=name)
+        check("gpu7", KIND, KEY, route=route)
+
+
+def test_a_line_that_is_added_later_is_seen(tmp_path: pathlib.Path) -> None:
+    """The file is kept in memory while it stays as it is, and no longer."""
+    route = _route(tmp_path, _line("other"))
+    with pytest.raises(InputError, match="unknown"):
+        check("gpu1", KIND, KEY, route=route)
+    _route(tmp_path, _line("other") + _line("10.0.0.7"))
+    check("gpu1", KIND, KEY, route=route)
+
+
+def test_plain_names_and_patterns_keep_the_order_of_their_lines(tmp_path: pathlib.Path) -> None:
+    text = _line("10.*", OTHER) + _line("10.0.0.7", KEY, "ecdsa-sha2-nistp256") + _line("10.0.0.?")
+    known = known_keys(_route(tmp_path, text))
+    assert [line.place.rpartition(":")[2] for line in known] == ["1", "2", "3"]

@@ -9,6 +9,7 @@ from llmdeploy.facts.checks.table import CHECKS
 from llmdeploy.facts.device import Accelerator, PciDevice
 from llmdeploy.facts.finding import Status
 from llmdeploy.facts.runtime import Import, Package, Tls
+from llmdeploy.facts.section import UNTRIED
 from llmdeploy.facts.storage import StoredFile
 from llmdeploy.inventory import Host, Ports
 from llmdeploy.service import ModelSource, Objectives
@@ -341,3 +342,33 @@ def test_a_fault_with_a_check_of_its_own_is_not_told_twice() -> None:
 def test_port_blocks_may_lie_above_the_ephemeral_range() -> None:
     places = hosts.inventory(ports=Ports(first=61000))
     assert answer("net.ports.ephemeral", facts(), places=places).status == Status.PASS
+
+
+def _quick(*untried: str, **changed: Any) -> HostFacts:
+    """A good host that was asked with `--quick`."""
+    said = facts(unknown=untried, torch_cuda_version="12.8", **changed)
+    sources = tuple(
+        source.model_copy(update={"problem": UNTRIED}) if source.fact in untried else source
+        for source in said.sources
+    )
+    return said.model_copy(update={"sources": sources})
+
+
+def test_quick_skips_what_only_an_import_tells_and_blocks_nothing() -> None:
+    found = tuple(entry.model_copy(update={"duration_s": None}) for entry in IMPORTS)
+    said = _quick("torch_cuda_devices", "architecture_known", imports=found)
+    judged = hosts.report(said)
+    answers = {finding.check: finding for finding in judged.findings}
+    for name in ("rt.engine.import", "rt.model.arch", "gpu.device"):
+        assert answers[name].status == Status.SKIP
+        assert "not tried: --quick" in answers[name].found
+    assert judged.blocked_by == ()
+
+
+def test_quick_counts_a_card_as_used_where_torch_is_built_for_it() -> None:
+    said = _quick("torch_cuda_devices", accelerators=(CARD,))
+    assert answer("cpu.compute.speed", said).found == "the engine runs on CUDA"
+    without = said.model_copy(update={"torch_cuda_version": None})
+    assert answer("cpu.compute.speed", without).found != "the engine runs on CUDA"
+    no_card = said.model_copy(update={"accelerators": ()})
+    assert answer("cpu.compute.speed", no_card).found != "the engine runs on CUDA"

@@ -4,7 +4,7 @@ import pytest
 
 from llmdeploy.edge import Completed
 from llmdeploy.errors import Unreachable
-from llmdeploy.facts.collect import Paths, collect, command, script
+from llmdeploy.facts.collect import Depth, Paths, collect, command, script
 
 from ..fakes import FakeClock, FakeShell
 
@@ -37,7 +37,7 @@ def test_both_programs_are_in_the_probe() -> None:
 
 
 def test_quick_asks_for_no_measurement() -> None:
-    assert command("/py", PATHS, measure=False)[-3] == "no"
+    assert command("/py", PATHS, depth=Depth.FIND)[-3] == "quick"
 
 
 def test_a_host_without_a_shell_is_unreachable() -> None:

@@ -4,7 +4,7 @@ import threading
 
 from llmdeploy.edge import Completed
 from llmdeploy.errors import InputError, Unreachable
-from llmdeploy.facts.collect import Paths
+from llmdeploy.facts.collect import Depth, Paths
 from llmdeploy.facts.collect_all import AT_ONCE, Ask, Phase, Progress, collect_all
 from llmdeploy.facts.examine import examine
 from llmdeploy.facts.finding import Status
@@ -41,7 +41,7 @@ def test_hosts_that_fail_are_kept_beside_the_facts_of_the_others() -> None:
         _ask("gpu4", _good),
     ]
     bundle = collect_all(
-        asks, PATHS, measure=False, timeout_s=30, report=told.append, clock=FakeClock()
+        asks, PATHS, depth=Depth.FIND, timeout_s=30, report=told.append, clock=FakeClock()
     )
     assert [facts.host for facts in bundle.hosts] == ["gpu1", "gpu4"]
     assert [(host.host, host.found, host.fix) for host in bundle.unreached] == [
@@ -66,7 +66,7 @@ def test_hosts_are_asked_at_the_same_time() -> None:
 
     asks = [_ask(f"gpu{number}", wait) for number in range(AT_ONCE)]
     bundle = collect_all(
-        asks, PATHS, measure=False, timeout_s=30, report=lambda p: None, clock=FakeClock()
+        asks, PATHS, depth=Depth.FIND, timeout_s=30, report=lambda p: None, clock=FakeClock()
     )
     assert len(bundle.hosts) == AT_ONCE
 
@@ -75,7 +75,7 @@ def test_a_host_that_was_not_reached_is_a_fail_that_blocks() -> None:
     bundle = collect_all(
         [_ask("local", _hung)],
         PATHS,
-        measure=False,
+        depth=Depth.FIND,
         timeout_s=30,
         report=lambda p: None,
         clock=FakeClock(),

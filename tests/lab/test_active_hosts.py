@@ -16,7 +16,7 @@ from llmdeploy.edge.ssh_pool import Connections
 from llmdeploy.facts.active.measure import measure
 from llmdeploy.facts.active.send import Seat
 from llmdeploy.facts.bundle import Bundle
-from llmdeploy.facts.collect import Paths
+from llmdeploy.facts.collect import Depth, Paths
 from llmdeploy.facts.collect_all import Ask, collect_all
 from llmdeploy.facts.examine import examine
 from llmdeploy.facts.finding import Finding, Status
@@ -68,7 +68,7 @@ def _bundle(lab: Lab, *, python: str = SYSTEM_PYTHON) -> Bundle:
         said = collect_all(
             [Ask(host=n, python=python, shell=lambda n=n: shells[n]) for n in NAMES],  # type: ignore[misc]
             paths,
-            measure=False,
+            depth=Depth.IMPORT,
             timeout_s=120,
             report=lambda progress: None,
             clock=SystemClock(),

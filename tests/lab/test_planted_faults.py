@@ -13,6 +13,7 @@ from llmdeploy.edge.ssh import SshShell
 from llmdeploy.edge.ssh_config import Config, Target
 from llmdeploy.edge.ssh_connect import Limits
 from llmdeploy.edge.ssh_pool import Connections
+from llmdeploy.facts.collect import Depth
 from llmdeploy.facts.collect_all import Ask, collect_all
 from llmdeploy.facts.examine import examine
 from llmdeploy.facts.finding import Finding, Status
@@ -63,7 +64,7 @@ def _judged(lab: Lab) -> Judged:
         bundle = collect_all(
             asks,
             loaded.paths,
-            measure=False,
+            depth=Depth.IMPORT,
             timeout_s=DEADLINE_S,
             report=lambda progress: None,
             clock=SystemClock(),

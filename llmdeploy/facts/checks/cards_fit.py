@@ -22,7 +22,7 @@ HEALTHY = frozenset({"OK", "Available", "Good", "Inited"})
 def architecture(question: Question) -> Outcome:
     needed = "torch with kernels for these cards"
     cards = question.cards_of("nvidia")
-    if not cards or not question.facts.torch_cuda_devices:
+    if not cards or not question.torch_uses_cards:
         return skipped("torch uses no NVIDIA card", needed)
     built = question.facts.torch_architectures
     if not built:
@@ -119,7 +119,9 @@ def amd_target(question: Question) -> Outcome:
     if isinstance(found, Outcome):
         return found
     built = question.facts.torch_architectures
-    if not question.facts.torch_cuda_devices or not built:
+    if built is None and question.torch_uses_cards:
+        return question.unknown("torch_architectures", needed)
+    if not question.torch_uses_cards or not built:
         return skipped("torch uses no AMD card", needed)
     targets = {s.architecture for s in found if s.architecture}
     missing = sorted(t for t in targets if t not in {name.partition(":")[0] for name in built})

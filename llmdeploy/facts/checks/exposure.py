@@ -107,7 +107,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 def nccl(question: Question) -> Outcome:
     needed = f"NCCL {_dotted(BAD_NCCL)} or newer where cards talk to each other"
     facts = question.facts
-    if not facts.torch_cuda_devices or not question.cards_of("nvidia"):
+    if not question.torch_uses_cards or not question.cards_of("nvidia"):
         return skipped("torch uses no NVIDIA card", needed)
     if not facts.known("nccl_version"):
         return question.unknown("nccl_version", needed)

@@ -1,6 +1,7 @@
 """Checks of the host's Python, its packages and the gateway's binary."""
 
 from llmdeploy.facts.check import Check, Outcome, Question, failed, passed, skipped
+from llmdeploy.facts.section import UNTRIED
 
 PYTHON = (3, 11)
 """Source: `requires-python` in pyproject.toml."""
@@ -81,6 +82,8 @@ def _imports(question: Question, names: tuple[str, ...]) -> Outcome:
         if imports[name].error is not None:
             fix = f"{question.facts.asked.python} -m pip install 'llmdeploy[engine]'"
             return failed(f"{name}: {imports[name].error}", needed, fix=fix)
+    if all(imports[name].duration_s is None for name in names):
+        return skipped(f"all are there; {UNTRIED}", needed)
     seconds = sum(imports[name].duration_s or 0 for name in names)
     return passed(f"all import, in {seconds:.1f} s", needed)
 
