@@ -16,7 +16,7 @@ NETWORK_RATIO = 0.7
 """TCP between two hosts, and collectives over them, which share links with other traffic.
 Source: own choice, beyond the disk's spread; half of the usual is a finding (`judge_network`)."""
 LATENCY_RATIO, LATENCY_S = 2.0, 1e-4
-"""A round trip is told beyond both. Source: own choice; one switch more is about 10 µs."""
+"""A round trip is told beyond both. Source: own choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ glibc() {
 
 virtualization() {
   if first /run/systemd/container && [ -n "$line" ]; then echo "$line"; return 0; fi   # written by systemd for all
-  # the marks and words of systemd-detect-virt itself, which takes five times as long as these two looks
+  # the marks and words of systemd-detect-virt itself: these two looks start no process
   [ -e /run/.containerenv ] && { echo '#tool /run/.containerenv'; echo podman; return 0; }
   [ -e /.dockerenv ] && { echo '#tool /.dockerenv'; echo docker; return 0; }
   if command -v systemd-detect-virt >/dev/null; then

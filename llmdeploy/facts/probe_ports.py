@@ -6,7 +6,7 @@ whole table of connections, which took 6 ms of a core for each of the two files 
 
 from __future__ import annotations
 
-import _socket  # `socket` imports selectors and enum: as long as all the rest
+import _socket  # `socket` imports selectors and enum, which nothing here needs
 import os
 import sys
 

@@ -6,7 +6,7 @@ Starting Python twice costs more than either program in a quick probe. What stan
 replaced by the other files' texts. The sections' marks are printed between the two.
 """
 
-import _signal  # type: ignore[import-not-found]  # `signal` imports enum: as long as all the rest
+import _signal  # type: ignore[import-not-found]  # `signal` imports enum, which nothing here needs
 import sys
 import time
 

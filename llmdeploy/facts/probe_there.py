@@ -3,7 +3,8 @@
     python -c PROGRAM MODEL_FOLDER MEASURE
 
 Prints the JSON lines of probe_imports, without durations. Importing torch and transformers takes
-6 to 7 s of a core; finding them takes 2 ms. What torch was built for stands in its version.py.
+6 to 7 s of a core; finding them reads names of folders alone. What torch was built for stands in
+its version.py.
 """
 
 from __future__ import annotations
