@@ -70,15 +70,11 @@ def resolve(
     numerics = _numerics(line, found, place=place)
     if numerics.assumption:
         said.append(numerics.assumption)
+    holds = _holder(line, found.shape, device, numerics=numerics)
     spread = layout(
-        line,
-        found.shape,
-        engine=engine.name,
-        place=place,
-        holds=_holder(line, found.shape, device, numerics=numerics),
-        device=device,
+        line, found.shape, engine=engine.name, place=place, holds=holds, device=device,
         joined=_joined(line, device),
-    )
+    )  # fmt: skip
     link, network = _links(line, device, spread.hosts, said=said)
     case = Case(
         shape=found.shape,
