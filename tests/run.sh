@@ -32,4 +32,13 @@ ruff check .
 ruff format --check .
 mypy
 pytest -q -n auto -m "not end_to_end"   # end-to-end tests want the machine for themselves
-[ "${1:-}" = --fast ] || pytest -q -m end_to_end --durations=15
+[ "${1:-}" != --fast ] || exit 0
+
+# Minutes of real traffic on a machine that others share: up to three tests that failed run once more,
+# alone, and are named. One that fails again, or a fourth, fails the run.
+pytest -q -m end_to_end --durations=15 && exit 0 || status=$?
+failed=$(pytest -q --collect-only --last-failed -m end_to_end | grep '::' || true)
+[ "$status" = 1 ] && [ -n "$failed" ] && [ "$(wc -l <<<"$failed")" -le 3 ] || exit "$status"
+printf '\nfailed once, run once more:\n%s\n\n' "$failed"
+pytest -q -m end_to_end --last-failed --durations=15 || exit $?
+printf '\nwarning: passed at the second try only:\n%s\n' "$failed" >&2

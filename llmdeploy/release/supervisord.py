@@ -165,17 +165,24 @@ class Supervisord:
     def shutdown(self) -> None:
         for name in self.list():
             self.stop(name)
-        if self._call("supervisor.shutdown") is not None:
+        pid = self._call("supervisor.getPID")
+        if pid is not None:
+            self._call("supervisor.shutdown")
             deadline_s = self.clock.monotonic_s() + 20
-            while self._call("supervisor.getState") is not None:
+            while self._runs(pid):  # it lets go of its socket well before it ends
                 if self.clock.monotonic_s() > deadline_s:
                     raise Refused(
-                        f"{self.layout.supervisor_socket}: supervisord still answers 20 s after "
-                        "its shutdown, needed it gone",
-                        fix=f"kill $(cat {self.layout.supervisor}/supervisord.pid)",
+                        f"{self.layout.supervisor}: supervisord (process {pid}) still runs 20 s "
+                        "after its shutdown, needed it gone",
+                        fix=f"kill {pid}",
                     )
                 self.clock.sleep(0.1)
         self.shell.remove(self.layout.supervisor)
+
+    def _runs(self, pid: object) -> bool:
+        """Whether that daemon is still a process; a zombie has no command line."""
+        seen = self.shell.run(("grep", "-q", "supervisord", f"/proc/{pid}/cmdline"), timeout_s=10)
+        return seen.exit_code == 0
 
     def _ensure_daemon(self) -> None:
         if self._call("supervisor.getState") is not None:
