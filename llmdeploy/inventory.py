@@ -1,6 +1,9 @@
 """Which hosts there are, how to reach them and where things lie on them (cluster.yaml)."""
 
 import datetime
+import hashlib
+import json
+import re
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -12,6 +15,7 @@ MOST_JOINED = 1024
 """Devices that one link joins at most. Source: own choice: beyond any rack that is sold."""
 LEAST_MEMORY_BYTES = 2**28
 """Of a device. Source: own choice: an engine's own context takes that much."""
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._ -]+\])?==[^=<>~!, ]+")
 
 
 class Devices(HumanDocument):
@@ -71,7 +75,10 @@ class Host(HumanDocument):
     """Address engines bind to and the gateway reaches them at; equal hosts have `{number}` in
     it."""
     python: str | None = None
-    """Python with llmdeploy[host,engine]; the CLI's own where left out."""
+    """Python with llmdeploy[host,engine], or the one that makes its environment; the CLI's own
+    where left out, by SSH python3."""
+    environment: str | None = None
+    """One of `environments`, for engines: `llmdeploy environments make` makes it."""
     devices: tuple[Devices, ...] = ()
     """Declared devices: `plan --inventory` needs no facts of a host that has them."""
 
@@ -135,6 +142,35 @@ class Staging(HumanDocument):
     """Most that this machine, and each host, sends a second; no limit where left out."""
 
 
+class Environment(HumanDocument):
+    """A Python with an engine in it that llmdeploy makes on the hosts that name it."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")
+    requirements: tuple[str, ...] = Field(min_length=1, max_length=1000)
+    """What pip installs, such as `vllm==0.11.0`: each with the version that it must have."""
+    wheels: str | None = None
+    """Folder of wheels on the machine the CLI runs on, sent once and passed on by the hosts; the
+    hosts' own package index, as their pip is set up, where left out."""
+
+    @field_validator("requirements")
+    @classmethod
+    def _exact(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for line in given:
+            if not _REQUIREMENT.fullmatch(line):
+                raise ValueError(f"found {line!r}, needed NAME==VERSION, such as vllm==0.11.0")
+        return given
+
+    @property
+    def digest(self) -> str:
+        """Of what it is made of: another list is another environment."""
+        return hashlib.sha256(json.dumps(sorted(self.requirements)).encode()).hexdigest()
+
+    @property
+    def title(self) -> str:
+        """The name of its folder in the hosts' stores."""
+        return f"{self.name}-{self.digest[:12]}"
+
+
 class Waiver(HumanDocument):
     """One check that does not count until a day, and why."""
 
@@ -175,6 +211,8 @@ class Inventory(HumanDocument):
     """Of the devices' prices, such as EUR."""
     state_root: str = "~/.local/state/llmdeploy"
     model_store: str = "~/.local/share/llmdeploy/models"
+    environment_store: str = "~/.local/share/llmdeploy/environments"
+    environments: tuple[Environment, ...] = Field(default=(), max_length=100)
     ports: Ports = Ports()
     staging: Staging = Staging()
     waivers: tuple[Waiver, ...] = ()
@@ -191,6 +229,34 @@ class Inventory(HumanDocument):
         if strange:
             raise ValueError(f"found a waiver for {strange[0]}, needed one of the hosts' names")
         return self
+
+    @model_validator(mode="after")
+    def _known_environments(self) -> Self:
+        names = [environment.name for environment in self.environments]
+        if _repeats(names):
+            raise ValueError("found two environments of one name, needed distinct names")
+        for host in self.hosts:
+            if host.environment is not None and host.environment not in names:
+                known = ", ".join(names) or "none"
+                raise ValueError(
+                    f"found environment {host.environment} of {host.name}, needed one of "
+                    f"`environments`: {known}"
+                )
+        return self
+
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """Keys and values of the folders that lie on the hosts."""
+        return tuple(
+            (key, getattr(self, key)) for key in ("state_root", "model_store", "environment_store")
+        )
+
+    def python_of(self, host: Host) -> str | None:
+        """The host's Python: of its environment, or as its entry has it; None: it names none."""
+        if host.environment is None:
+            return host.python
+        wanted = next(one for one in self.environments if one.name == host.environment)
+        return f"{self.environment_store}/{wanted.title}/bin/python"
 
     @property
     def gateway_host(self) -> Host:

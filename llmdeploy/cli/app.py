@@ -21,6 +21,7 @@ COMMANDS = {
     "doctor": "Name the cause of a symptom or a failed log, how to be sure, and the fix.",
     "keys": "Add, list and revoke the gateway's API keys.",
     "models": "Put models into the store, list and check them.",
+    "environments": "Make the Python that engines run in on the hosts that name one.",
     "stop": "Stop a release, or the whole service.",
     "init": "Write a starter service.yaml and cluster.yaml.",
 }

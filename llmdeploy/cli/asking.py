@@ -13,7 +13,7 @@ from llmdeploy.edge.clock import SystemClock
 from llmdeploy.facts.bundle import Bundle
 from llmdeploy.facts.collect import Depth, collect
 from llmdeploy.facts.collect_all import Ask, collect_all
-from llmdeploy.inventory import Host
+from llmdeploy.inventory import Host, Inventory
 
 REMOTE_PYTHON = "python3"
 """Where cluster.yaml names none for a host reached by SSH."""
@@ -57,13 +57,14 @@ def _asks(loaded: Loaded, shells: Shells) -> Iterator[Ask]:
         for name in host.names:
             yield Ask(
                 host=name,
-                python=python_of(host),
+                python=python_of(host, loaded.inventory),
                 shell=lambda host=host, name=name: shells.of(host, name),  # type: ignore[misc]
             )
 
 
-def python_of(host: Host) -> str:
+def python_of(host: Host, inventory: Inventory) -> str:
     """As cluster.yaml has it; where it names none, the CLI's own on this machine."""
+    named = inventory.python_of(host)
     if host.address != LOCAL:
-        return host.python or REMOTE_PYTHON
-    return os.path.expanduser(host.python) if host.python else sys.executable
+        return named or REMOTE_PYTHON
+    return os.path.expanduser(named) if named else sys.executable

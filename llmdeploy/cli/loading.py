@@ -82,7 +82,7 @@ def load_hosts(path: str, *, state_root: str | None = None) -> Loaded:
     return Loaded(
         service=_with_whole_tls(service, service_path.parent),
         inventory=inventory,
-        python=inventory.gateway_host.python or sys.executable,
+        python=inventory.python_of(inventory.gateway_host) or sys.executable,
     )
 
 
@@ -94,10 +94,7 @@ def _check_reachable(inventory: Inventory, *, place: str) -> None:
             "that is the machine llmdeploy runs on",
             fix="give each host its `address`: an alias of ~/.ssh/config, a name or an IP address",
         )
-    for key, path in (
-        ("state_root", inventory.state_root),
-        ("model_store", inventory.model_store),
-    ):
+    for key, path in inventory.places:
         if not path.startswith(("/", "~")):
             raise InputError(
                 f"{place}: {key}: found {path}, needed a path that begins with / or ~: the hosts "
@@ -113,19 +110,14 @@ def _loaded(
     cluster_path: pathlib.Path,
     state_root: str | None,
 ) -> Loaded:
-    python = inventory.gateway_host.python
+    places = {key: str(_absolute(path, cluster_path.parent)) for key, path in inventory.places}
+    if state_root:
+        places["state_root"] = str(_absolute(state_root, pathlib.Path.cwd()))
+    inventory = inventory.model_copy(update=places)
+    python = inventory.python_of(inventory.gateway_host)
     return Loaded(
         service=_with_whole_tls(service, service_path.parent),
-        inventory=inventory.model_copy(
-            update={
-                "state_root": str(
-                    _absolute(state_root, pathlib.Path.cwd())
-                    if state_root
-                    else _absolute(inventory.state_root, cluster_path.parent)
-                ),
-                "model_store": str(_absolute(inventory.model_store, cluster_path.parent)),
-            }
-        ),
+        inventory=inventory,
         python=str(pathlib.Path(python).expanduser()) if python else sys.executable,
     )
 

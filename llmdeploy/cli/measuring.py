@@ -64,7 +64,8 @@ def _seats(inventory: Inventory, bundle: Bundle, shells: Shells) -> Iterator[Sea
     for host in inventory.hosts:
         for name in host.names:
             if name in answered:
-                yield Seat(host=name, python=python_of(host), shell=shells.of(host, name))
+                python = python_of(host, inventory)
+                yield Seat(host=name, python=python, shell=shells.of(host, name))
 
 
 def _declared(inventory: Inventory) -> Iterator[tuple[str, str]]:

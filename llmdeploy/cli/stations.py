@@ -23,7 +23,7 @@ def read_inventory(path: str) -> tuple[Inventory, str]:
     """The inventory in a file and its text; InputError where a path in it depends on the file."""
     file = pathlib.Path(path).expanduser()
     found = read(file, Inventory, example="cluster.yaml")
-    for key, value in (("state_root", found.state_root), ("model_store", found.model_store)):
+    for key, value in found.places:
         if not value.startswith(("/", "~")):
             raise InputError(
                 f"{path}: {key}: found {value}, needed a path that begins with / or ~: the hosts "
@@ -60,8 +60,9 @@ def stations(
 def _station(
     inventory: Inventory, host: Host, name: str, *, service: str, shells: Shells, clock: Clock
 ) -> Station:
-    shell, python = shells.of(host, name), host.python or PYTHON
+    shell, python = shells.of(host, name), inventory.python_of(host) or PYTHON
     try:
+        python = absolute(python, shell=shell)
         root = absolute(inventory.state_root, shell=shell)
         layout = ServiceLayout(root=f"{root}/{service}")
         supervisor = choose_on_cluster(layout, python=python, shell=shell, clock=clock)

@@ -1,11 +1,12 @@
 """`python FILE keep SPEC` keeps one rank; `… pass SPEC` passes a model's files on;
-`… stacks NAME PYTHON TARGET` writes down where a rank's threads stand."""
+`… stacks NAME PYTHON TARGET` writes down where a rank's threads stand; `… environment SPEC` makes a
+Python environment."""
 
 import sys
 
-from llmdeploy.onhost import keep, pass_on, stacks
+from llmdeploy.onhost import environment, keep, pass_on, stacks
 
-USAGE = "usage: keep SPEC | pass SPEC | stacks NAME PYTHON TARGET"
+USAGE = "usage: keep SPEC | pass SPEC | stacks NAME PYTHON TARGET | environment SPEC"
 
 
 def main(argv: list[str]) -> int:
@@ -16,5 +17,7 @@ def main(argv: list[str]) -> int:
         return pass_on.main(argv[1])
     if len(argv) == 4 and argv[0] == "stacks":
         return stacks.main(*argv[1:])
+    if len(argv) == 2 and argv[0] == "environment":
+        return environment.main(argv[1])
     print(USAGE, file=sys.stderr)
     return 2

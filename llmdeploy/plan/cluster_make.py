@@ -80,7 +80,7 @@ def make_for_cluster(
         state_root=inventory.state_root,
         model_store=inventory.model_store,
         data_address=host.data_address,
-        python=host.python,
+        python=inventory.python_of(host),
         workload=service.workload,
         objectives=service.objectives,
         gateway=service.gateway,

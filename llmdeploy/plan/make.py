@@ -60,7 +60,7 @@ def make(
         state_root=inventory.state_root,
         model_store=inventory.model_store,
         data_address=host.data_address,
-        python=host.python,
+        python=inventory.python_of(host),
         workload=service.workload,
         objectives=service.objectives,
         gateway=service.gateway,

@@ -3,13 +3,13 @@
 import contextlib
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from llmdeploy import store
 from llmdeploy.edge import Clock
 from llmdeploy.errors import InputError, Refused, Unreachable
 from llmdeploy.release.site import Station
-from llmdeploy.store import Manifest
+from llmdeploy.store import Manifest, ModelFile, Sealed
 
 POLL_S = 0.1
 START_TIMEOUT_S = 60.0
@@ -25,6 +25,24 @@ _RUNS = 'tr "\\0" " " <"/proc/$1/cmdline" 2>/dev/null || true'
 _ROOM = 'mkdir -p "$1" && df -Pk "$1" | tail -n 1'
 
 
+class Parcel(Protocol):
+    """What a transfer brings: files known by their hashes. A model's manifest is one."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def sealed(self) -> Sealed | None: ...
+
+    @property
+    def stored(self) -> tuple[ModelFile, ...]: ...
+
+    def model_dump_json(self, *, by_alias: bool) -> str: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hop:
     """One host's part in the chain."""
@@ -34,10 +52,10 @@ class Hop:
     """Absolute."""
     state_path: str
 
-    def folder(self, manifest: Manifest) -> str:
-        """The model's on that host, by its content: another version lies elsewhere."""
-        form = ".sealed" if manifest.sealed is not None else ""
-        return f"{self.store}/{manifest.id}@{manifest.digest[:12]}{form}"
+    def folder(self, parcel: Parcel) -> str:
+        """Its own on that host, by its content: another version lies elsewhere."""
+        form = ".sealed" if parcel.sealed is not None else ""
+        return f"{self.store}/{parcel.id}@{parcel.digest[:12]}{form}"
 
     @property
     def objects(self) -> str:
@@ -64,8 +82,8 @@ def there_already(manifest: Manifest, hop: Hop) -> str | None:
     return None
 
 
-def room(manifest: Manifest, hop: Hop) -> tuple[int, int]:
-    """Free bytes of the store's disk, and what lies there of the model already."""
+def room(parcel: Parcel, hop: Hop) -> tuple[int, int]:
+    """Free bytes of the store's disk, and what lies there of it already."""
     shell = hop.station.shell
     done = shell.run(("sh", "-c", _ROOM, "sh", hop.objects), timeout_s=20)
     fields = done.stdout.split()
@@ -75,7 +93,7 @@ def room(manifest: Manifest, hop: Hop) -> tuple[int, int]:
             fix=f"make {hop.store} writable for the user that llmdeploy logs in as",
         )
     names = shell.entries(hop.objects)
-    there = sum(file.size_bytes for file in manifest.stored if file.sha256 in names)
+    there = sum(file.size_bytes for file in parcel.stored if file.sha256 in names)
     return int(fields[3]) * 1024, there
 
 

@@ -8,16 +8,16 @@ import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from llmdeploy.edge import Clock, Shell
 from llmdeploy.errors import Refused, Unreachable
 from llmdeploy.release import aboard
 from llmdeploy.release import hop as host
-from llmdeploy.release.hop import Hop
+from llmdeploy.release.hop import Hop, Parcel
 from llmdeploy.release.site import Station
 from llmdeploy.release.together import together
-from llmdeploy.store import Manifest, Model
+from llmdeploy.store import Model
 from llmdeploy.units import show_bytes, show_seconds
 
 CHUNK_BYTES = 8 * 2**20
@@ -28,6 +28,16 @@ TRIES, RETRY_S = 5, 3.0
 Source: own choice."""
 SPARE_BYTES = 2**30
 """What a store's disk keeps free besides the model. Source: own choice."""
+
+
+class Cargo(Protocol):
+    """A parcel and the folder of this machine where its files lie."""
+
+    @property
+    def manifest(self) -> Parcel: ...
+
+    @property
+    def folder(self) -> str: ...
 
 
 def bring(
@@ -48,18 +58,35 @@ def bring(
     folders = {hop.station.name: folder for hop, folder in zip(hops, there, strict=True) if folder}
     missing = tuple(hop for hop in hops if hop.station.name not in folders)
     if missing:
-        begun_s = clock.monotonic_s()
-        _check_room(model.manifest, missing)
-        with _all_ended_on_failure(missing):
-            copied_bytes = _chain(
-                model, missing, report=report, go_on=go_on, here=here, clock=clock
-            )
-        took_s = clock.monotonic_s() - begun_s
-        report(
-            f"model {model.manifest.id}: {show_bytes(copied_bytes)} copied to {len(missing)} "
-            f"host(s) in {show_seconds(took_s)}"
-        )
+        name = f"model {model.manifest.id}"
+        carry(model, missing, name=name, report=report, go_on=go_on, here=here, clock=clock)
     return folders | {hop.station.name: hop.folder(model.manifest) for hop in missing}
+
+
+def carry(
+    cargo: Cargo,
+    hops: tuple[Hop, ...],
+    *,
+    name: str,
+    report: Callable[[str], None],
+    go_on: Callable[[], None] = lambda: None,
+    here: Shell,
+    clock: Clock,
+) -> None:
+    """Every one of the hosts has it in the hop's folder; Refused naming the one that cannot.
+
+    `name` is what reports call it.
+    """
+
+    def tell(words: str) -> None:
+        report(f"{name}: {words}")
+
+    begun_s = clock.monotonic_s()
+    _check_room(cargo.manifest, hops)
+    with _all_ended_on_failure(hops):
+        copied_bytes = _chain(cargo, hops, report=tell, go_on=go_on, here=here, clock=clock)
+    took_s = clock.monotonic_s() - begun_s
+    tell(f"{show_bytes(copied_bytes)} copied to {len(hops)} host(s) in {show_seconds(took_s)}")
 
 
 @contextmanager
@@ -74,7 +101,7 @@ def _all_ended_on_failure(hops: tuple[Hop, ...]) -> Iterator[None]:
 
 
 def _chain(
-    model: Model,
+    cargo: Cargo,
     hops: tuple[Hop, ...],
     *,
     report: Callable[[str], None],
@@ -88,27 +115,27 @@ def _chain(
     for number, hop in enumerate(hops):
         guests = 1 if number + 1 < len(hops) else 0
         path = aboard.bring(hop.station, content)
-        orders = spec(model.manifest, hop, token=token, source=source, guests=guests)
+        orders = spec(cargo.manifest, hop, token=token, source=source, guests=guests)
         host.begin(hop, path, orders, clock=clock)
         port = host.wait_port(hop, clock=clock)
         source = (hop.station.address, port) if port is not None else None
     with ThreadPoolExecutor(max_workers=1) as threads:
-        sending = threads.submit(send, model, hops[0], go_on, here=here, clock=clock)
-        states = _wait_whole(model.manifest, hops, sending=sending, report=report, clock=clock)
+        sending = threads.submit(send, cargo, hops[0], go_on, here=here, clock=clock)
+        states = _wait_whole(cargo.manifest, hops, sending=sending, report=report, clock=clock)
         sending.result()
     return sum(int(state["copied_bytes"]) for state in states)
 
 
 def spec(
-    manifest: Manifest, hop: Hop, *, token: str, source: tuple[str, int] | None, guests: int
+    parcel: Parcel, hop: Hop, *, token: str, source: tuple[str, int] | None, guests: int
 ) -> dict[str, Any]:
     """The orders of a host's program, as `llmdeploy.onhost.pass_on.Spec` reads them."""
     return {
         "owner": hop.station.layout.root,
         "objects": hop.objects,
-        "folder": hop.folder(manifest),
-        "manifest": manifest.model_dump_json(by_alias=True),
-        "files": [file.model_dump() for file in manifest.stored],
+        "folder": hop.folder(parcel),
+        "manifest": parcel.model_dump_json(by_alias=True),
+        "files": [file.model_dump() for file in parcel.stored],
         "token": token,
         "address": hop.station.address,
         "guests": guests,
@@ -118,21 +145,22 @@ def spec(
     }
 
 
-def _check_room(manifest: Manifest, hops: tuple[Hop, ...]) -> None:
-    needed_bytes = sum(file.size_bytes for file in manifest.stored)
-    rooms = together(lambda hop: host.room(manifest, hop), hops)
+def _check_room(parcel: Parcel, hops: tuple[Hop, ...]) -> None:
+    needed_bytes = sum(file.size_bytes for file in parcel.stored)
+    rooms = together(lambda hop: host.room(parcel, hop), hops)
     for hop, (free_bytes, there_bytes) in zip(hops, rooms, strict=True):
         lacking_bytes = needed_bytes - there_bytes
         if free_bytes < lacking_bytes + min(SPARE_BYTES, needed_bytes // 10):
             raise Refused(
                 f"{hop.station.name}: {hop.store}: its disk has {show_bytes(free_bytes)} free, "
-                f"needed {show_bytes(lacking_bytes)} for {manifest.id}",
-                fix=f"free space there (du -sh {hop.store}/*), or set model_store in cluster.yaml",
+                f"needed {show_bytes(lacking_bytes)} for {parcel.id}",
+                fix=f"free space there (du -sh {hop.store}/*), or let cluster.yaml name a "
+                "larger disk",
             )
 
 
 def _wait_whole(
-    manifest: Manifest,
+    parcel: Parcel,
     hops: tuple[Hop, ...],
     *,
     sending: Future[None],
@@ -141,7 +169,7 @@ def _wait_whole(
 ) -> tuple[dict[str, Any], ...]:
     """Every host's last state; Refused with the first host that could not go on, or what ended
     the sending."""
-    total, told_s = sum(file.size_bytes for file in manifest.stored), clock.monotonic_s()
+    total, told_s = sum(file.size_bytes for file in parcel.stored), clock.monotonic_s()
     while True:
         if sending.done():
             sending.result()
@@ -161,18 +189,18 @@ def _wait_whole(
                 f"{(state.get('there_bytes', 0) + state.get('copied_bytes', 0)) / total:.0%}"
                 for hop, state in zip(hops, states, strict=True)
             )
-            report(f"model {manifest.id}: {shown}")
+            report(shown)
         clock.sleep(POLL_S)
 
 
-def send(model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell, clock: Clock) -> None:
+def send(cargo: Cargo, hop: Hop, go_on: Callable[[], None], *, here: Shell, clock: Clock) -> None:
     """The first host's missing bytes from this machine, each file from where it stopped.
 
     A broken connection is opened again: what arrived stays.
     """
     for tries_left in reversed(range(TRIES)):
         try:
-            _send_once(model, hop, go_on, here=here, clock=clock)
+            _send_once(cargo, hop, go_on, here=here, clock=clock)
         except Unreachable:
             if tries_left == 0:
                 raise
@@ -182,7 +210,7 @@ def send(model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell, cloc
 
 
 def _send_once(
-    model: Model, hop: Hop, go_on: Callable[[], None], *, here: Shell, clock: Clock
+    cargo: Cargo, hop: Hop, go_on: Callable[[], None], *, here: Shell, clock: Clock
 ) -> None:
     shell, begun_s, sent_bytes = hop.station.shell, clock.monotonic_s(), 0
     most_bytes_per_s = hop.station.staging_bytes_per_s
@@ -190,12 +218,12 @@ def _send_once(
     if most_bytes_per_s is not None:  # what a second takes, so that hosts see it come
         chunk_bytes = max(1, min(CHUNK_BYTES, int(most_bytes_per_s)))
     there = set(shell.entries(hop.objects))
-    for file in model.manifest.stored:
+    for file in cargo.manifest.stored:
         if file.sha256 in there:
             continue
         part = f"{hop.objects}/{file.sha256}.part"
         offset = _size_bytes(part, shell)
-        path = f"{model.folder}/{file.name}"
+        path = f"{cargo.folder}/{file.name}"
         while block := here.read_from(path, offset_bytes=offset, limit_bytes=chunk_bytes):
             go_on()
             shell.append(part, block)

@@ -16,7 +16,10 @@ ENVOY = (1, 37)
 def python(question: Question) -> Outcome:
     facts, needed = question.facts, f"Python {PYTHON[0]}.{PYTHON[1]} or newer"
     if facts.python_error:
-        fix = "set hosts/0/python in cluster.yaml to a Python with llmdeploy[host,engine]"
+        fix = (
+            "set `python` of that host in cluster.yaml to one with llmdeploy[host,engine], or make "
+            "its environment: llmdeploy environments make cluster.yaml"
+        )
         return failed(f"{facts.asked.python}: {facts.python_error}", needed, fix=fix)
     if facts.python_version is None:
         return question.unknown("python_version", needed)
