@@ -151,6 +151,31 @@ def test_an_alias_that_holds_itself_is_an_input_error():
 
 
 @pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("engine: {request_timeout: 0s}", "engine/request_timeout: found 0.0, needed greater than"),
+        ("engine: {memory_ratio: 0%}", "engine/memory_ratio: found 0.0, needed greater than 0"),
+        ("engine: {drain_timeout: 30d}", "found 2592000.0, needed less than or equal to 86400"),
+        ("gateway: {key_rate: 9000000000/s}", "found 9000000000.0, needed less than or equal to"),
+        ("gateway: {body_limit: 5GiB}", "gateway/body_limit: found 5368709120, needed less than"),
+        ("gateway: {body_limit: 0B}", "gateway/body_limit: found 0, needed greater than or equal"),
+        ("gateway: {max_queue: 99999999999}", "gateway/max_queue: found 99999999999, needed less"),
+        ("gateway: {host: localhost}", "gateway/host: found 'localhost', needed an IP address to"),
+        ("release: {step_timeout: 0s}", "release/step_timeout: found 0.0, needed greater than 0"),
+    ],
+)
+def test_what_no_gateway_or_engine_could_take_is_refused_at_once(key, said):
+    with pytest.raises(InputError) as caught:
+        parse(MINIMAL + key, Service, place="service.yaml")
+    assert said in str(caught.value)
+
+
+def test_one_request_an_hour_survives_being_written_and_read():
+    service = parse(MINIMAL + "gateway: {key_rate: 1/h}", Service, place="service.yaml")
+    parse(dump(service), Service, place="dump")
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("2027-01-01: x", "the key 2027-01-01, needed a word, or it in quotes at line 1, column 1"),
