@@ -40,7 +40,9 @@ def test_an_added_model_is_listed_verified_and_removed(store):
     verified = models("verify", "tiny", "--store", store)
     assert (verified.exit_code, verified.stdout.count("PASS")) == (0, 3)
     assert models("remove", "tiny", "--store", store, "--yes").exit_code == 0
-    assert models("list", "--store", store).stdout == ""
+    empty = models("list", "--store", store)
+    assert (empty.stdout, empty.exit_code) == ("", 0)
+    assert f"no model in {store}; add one" in empty.stderr
 
 
 def test_json_is_the_manifest_itself_and_progress_is_not_in_it(tmp_path, given):
