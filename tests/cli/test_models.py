@@ -73,7 +73,7 @@ def test_a_damaged_model_fails_verification_with_exit_code_3(store):
     assert ended.exit_code == 3
     assert {f["status"] for f in json.loads(ended.stdout)} == {"PASS", "FAIL"}
     assert "tokenizer.json: found sha256" in ended.stderr
-    assert "hint: llmdeploy models remove tiny" in ended.stderr
+    assert f"hint: llmdeploy models remove tiny --store {store}, then add" in ended.stderr
 
 
 @pytest.mark.parametrize(
