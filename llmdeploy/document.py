@@ -12,6 +12,10 @@ from llmdeploy.errors import InputError
 
 SHOWN = 200
 """Characters of a wrong value that its error repeats."""
+MOST_REPEATED = 1000
+"""How often aliases may repeat the values of a document, in the mean."""
+_NO_KEYS = (":timestamp", ":binary")
+"""Tags of what YAML takes as a key and JSON does not."""
 _UNIT_SUFFIXES = (
     "_bytes_per_s",
     "_per_s",
@@ -41,15 +45,25 @@ class HumanDocument(BaseModel):
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # libyaml may be absent
-    """YAML in which a key stands once: the later one would win without a word."""
+    """YAML in which a key is a word and stands once, and a value is what its tag says."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, KeyError, AttributeError) as error:  # PyYAML's, for `!!bool maybe`
+            kind = node.tag.rpartition(":")[2]
+            if kind == "timestamp" and isinstance(error, ValueError):
+                raise  # a date such as 2027-02-31
+            found = str(node.value)[:SHOWN]
+            raise _misread(f"found {found}, which is no {kind} that can be read", node) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen and key.value != "<<":
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"found the key {key.value} twice", key.start_mark
-                )
+                raise _misread(f"found the key {key.value} twice", key)
+            if key.tag.endswith(_NO_KEYS):
+                raise _misread(f"found the key {key.value}, needed a word, or it in quotes", key)
             seen.add(key.value if isinstance(key, yaml.ScalarNode) else "")
         return super().construct_mapping(node, deep=deep)
 
@@ -59,8 +73,27 @@ D = TypeVar("D", bound=BaseModel)
 
 def parse(text: str, kind: type[D], *, place: str) -> D:
     """The document in `text`; InputError with the key's path, both values and a fix."""
+    tree = _tree(text, place=place)
+    if not isinstance(tree, dict):
+        found = "nothing" if tree is None else type(tree).__name__
+        raise InputError(
+            f"{place}: found {found}, needed a mapping of keys to values",
+            fix=f"start {place} from a copy in examples/",
+        )
     try:
-        tree = yaml.load(text, Loader=_Loader)
+        _check_size(tree)
+        return kind.model_validate_json(json.dumps(tree, default=str))
+    except ValidationError as error:
+        if error.errors()[0]["type"] == "json_invalid":  # it nests deeper than pydantic reads
+            raise _too_deep(place) from error
+        raise explained(error, kind, place=place) from error
+    except (ValueError, RecursionError) as error:
+        raise _too_deep(place) from error
+
+
+def _tree(text: str, *, place: str) -> Any:
+    try:
+        return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -72,22 +105,40 @@ def parse(text: str, kind: type[D], *, place: str) -> D:
             f"{place}: found a date that does not exist ({error}), needed one that does",
             fix=f"look for dates in {place}, written YEAR-MONTH-DAY",
         ) from error
-    if not isinstance(tree, dict):
-        raise InputError(
-            f"{place}: found {type(tree).__name__}, needed a mapping of keys to values",
-            fix=f"start {place} from a copy in examples/",
-        )
-    try:
-        text = json.dumps(tree, default=str)
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{place}: found an alias that holds itself, or more nesting than can be read",
-            fix=f"write the value out in {place} where it says *NAME",
-        ) from error
-    try:
-        return kind.model_validate_json(text)
-    except ValidationError as error:
-        raise explained(error, kind, place=place) from error
+    except RecursionError as error:
+        raise _too_deep(place) from error
+
+
+def _misread(problem: str, node: yaml.Node) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+def _too_deep(place: str) -> InputError:
+    return InputError(
+        f"{place}: found an alias that holds itself or too many others, or more nesting than can"
+        " be read",
+        fix=f"write the value out in {place} where it says *NAME",
+    )
+
+
+def _check_size(tree: Any) -> None:
+    """ValueError where aliases make a small text a tree too large to write out."""
+    sizes: dict[int, int] = {}
+    written = 1
+
+    def size(node: Any) -> int:
+        nonlocal written
+        if not isinstance(node, dict | list):
+            return 1
+        if id(node) not in sizes:
+            sizes[id(node)] = 1  # so that one that holds itself ends here
+            written += len(node)
+            inside = node.values() if isinstance(node, dict) else node
+            sizes[id(node)] = 1 + sum(map(size, inside))
+        return sizes[id(node)]
+
+    if size(tree) > MOST_REPEATED * written:
+        raise ValueError("aliases of aliases")
 
 
 def dump(document: BaseModel) -> str:
@@ -123,6 +174,7 @@ def _words(detail: ErrorDetails, kind: type[BaseModel]) -> tuple[str, str]:
     if message.startswith("found "):
         return message, "write {path} that way in {place}"
     needed = message.removeprefix("Input should be ").removeprefix("Input ")
+    needed = needed.replace("String should match pattern", "text that matches")
     return f"found {found}, needed {needed}", "change {path} in {place}"
 
 

@@ -1,13 +1,18 @@
 """What the user wants: model, workload, objectives, engine, gateway, release (service.yaml)."""
 
+import ipaddress
 import json
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from llmdeploy.document import HumanDocument
 from llmdeploy.units import Bytes, RatePerS, Ratio, Seconds
+
+SLOWEST_RATE_PER_S, FASTEST_RATE_PER_S = 1 / 3600, 1e6
+"""Of a key's requests: one an hour, and what Envoy's buckets of 32 bits surely hold."""
+DAY_S = 86400.0
 
 
 class ModelSource(HumanDocument):
@@ -151,7 +156,7 @@ class Engine(HumanDocument):
     max_num_batched_tokens: int = Field(default=512, ge=16)
     """Most tokens of one step, prompt chunks and decoding together; where a cluster's service
     leaves it out, the plan takes 2048."""
-    batch_window_s: Seconds = 0.0
+    batch_window_s: Seconds = Field(default=0.0, le=60)
     """How long an idle engine waits for more requests before its first step."""
     tensor_parallel: int | None = Field(default=None, ge=1)
     pipeline_parallel: int | None = Field(default=None, ge=1)
@@ -159,10 +164,10 @@ class Engine(HumanDocument):
     kv_cache_dtype: Literal["auto", "fp8"] = "auto"
     """`auto` keeps the dtype; vllm and sglang."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    memory_ratio: Ratio = 0.8
+    memory_ratio: Ratio = Field(default=0.8, gt=0)
     """Share of the device's memory the engine may plan with; 20 % stay free."""
-    request_timeout_s: Seconds = 120.0
-    drain_timeout_s: Seconds = 30.0
+    request_timeout_s: Seconds = Field(default=120.0, gt=0, le=DAY_S)
+    drain_timeout_s: Seconds = Field(default=30.0, le=DAY_S)
     log_level: Literal["debug", "info", "warning"] = "info"
     drill: Drill | None = None
 
@@ -174,13 +179,25 @@ class Gateway(HumanDocument):
     port: int = Field(default=8080, ge=1, le=65535)
     allow: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
     """Client networks (CIDR) that may connect."""
-    key_rate_per_s: RatePerS = 50.0
+    key_rate_per_s: RatePerS = Field(
+        default=50.0, ge=0.999 * SLOWEST_RATE_PER_S, le=FASTEST_RATE_PER_S
+    )  # a plan writes 12 digits of it
     """Requests of one key before 429; a key can have its own (`keys add --rate`)."""
-    max_queue: int = Field(default=64, ge=0)
+    max_queue: int = Field(default=64, ge=0, le=10**6)
     """Requests that wait at the gateway beyond what the engines decode together; then 429."""
-    body_limit_bytes: Bytes = 4 * 2**20
+    body_limit_bytes: Bytes = Field(default=4 * 2**20, ge=1024, le=2**30)
     tls_certificate: str | None = None
     tls_key: str | None = None
+
+    @field_validator("host")
+    @classmethod
+    def _an_address(cls, host: str) -> str:
+        try:
+            ipaddress.ip_address(host)
+        except ValueError as error:
+            needed = "an IP address to listen on, such as 127.0.0.1 or 0.0.0.0"
+            raise ValueError(f"found {host!r}, needed {needed}") from error
+        return host
 
 
 class GoldenPrompt(HumanDocument):
@@ -198,7 +215,7 @@ class ReleasePolicy(HumanDocument):
     """Shares of traffic, one after the other."""
     min_requests: int = Field(default=20, ge=1)
     """Requests of the new release that each step must see before it can pass."""
-    step_timeout_s: Seconds = 600.0
+    step_timeout_s: Seconds = Field(default=600.0, gt=0, le=7 * DAY_S)
     """How long `verify` waits at one step for its requests before it holds."""
     synthetic: bool = True
     """Whether `verify` tops up missing requests with its own; they are counted apart."""

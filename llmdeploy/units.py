@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+MOST = 1e18
+"""Largest quantity that is read, in bytes, seconds or events a second: 1 EB, or nobody's time."""
 _NUMBER = r"\s*([0-9]+(?:\.[0-9]+)?)\s*"
 _BYTES = {
     "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
@@ -18,11 +20,17 @@ def _parse(value: object, *, scale: dict[str, float], unit_pattern: str, example
     if isinstance(value, str):
         match = re.fullmatch(_NUMBER + unit_pattern, value)
         if match and match[2] in scale:
-            return float(match[1]) * scale[match[2]]
+            return _finite(float(match[1]) * scale[match[2]], value)
     raise ValueError(
         f"found {value!r}, needed a number with its unit, like {example} "
         f"(units: {', '.join(scale)})"
     )
+
+
+def _finite(number: float, value: str) -> float:
+    if number > MOST:
+        raise ValueError(f"found {value[:40]!r}, needed at most {MOST:g} in the base unit")
+    return number
 
 
 def parse_bytes(value: object) -> int:
@@ -41,7 +49,7 @@ def parse_rate_per_s(value: object) -> float:
     if isinstance(value, str):
         match = re.fullmatch(_NUMBER + r"/\s*([a-z]+)", value)
         if match and match[2] in _PER:
-            return float(match[1]) / _PER[match[2]]
+            return _finite(float(match[1]) / _PER[match[2]], value)
     raise ValueError(f"found {value!r}, needed a rate like 20/s (per: {', '.join(_PER)})")
 
 

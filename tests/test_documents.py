@@ -85,6 +85,12 @@ def test_a_dumped_inventory_loads_to_the_same_inventory() -> None:
             "change workload/peak_factor in service.yaml",
         ),
         (
+            MINIMAL + "name: My Chat",
+            'service.yaml: name: found "My Chat", needed text that matches'
+            " '^[a-z][a-z0-9-]{0,30}$'",
+            "change name in service.yaml",
+        ),
+        (
             MINIMAL + "engine: {device: tpu}",
             "service.yaml: engine/device: found \"tpu\", needed 'auto', 'cpu' or 'cuda'",
             "change engine/device in service.yaml",
@@ -103,6 +109,17 @@ def test_a_dumped_inventory_loads_to_the_same_inventory() -> None:
             "- a\n- b",
             "service.yaml: found list, needed a mapping of keys to values",
             "start service.yaml from a copy in examples/",
+        ),
+        (
+            "# all of it is a comment",
+            "service.yaml: found nothing, needed a mapping of keys to values",
+            "start service.yaml from a copy in examples/",
+        ),
+        (
+            MINIMAL + "engine: {request_timeout: 9" + "0" * 400 + "s}",
+            "service.yaml: engine/request_timeout: found '9" + "0" * 39 + "', needed at most"
+            " 1e+18 in the base unit",
+            "write engine/request_timeout that way in service.yaml",
         ),
     ],
 )
@@ -131,6 +148,58 @@ def test_a_date_that_does_not_exist_is_an_input_error():
 def test_an_alias_that_holds_itself_is_an_input_error():
     with pytest.raises(InputError, match=r"c\.yaml: found an alias that holds itself"):
         parse("hosts: &a [*a]", Inventory, place="c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("engine: {request_timeout: 0s}", "engine/request_timeout: found 0.0, needed greater than"),
+        ("engine: {memory_ratio: 0%}", "engine/memory_ratio: found 0.0, needed greater than 0"),
+        ("engine: {drain_timeout: 30d}", "found 2592000.0, needed less than or equal to 86400"),
+        ("gateway: {key_rate: 9000000000/s}", "found 9000000000.0, needed less than or equal to"),
+        ("gateway: {body_limit: 5GiB}", "gateway/body_limit: found 5368709120, needed less than"),
+        ("gateway: {body_limit: 0B}", "gateway/body_limit: found 0, needed greater than or equal"),
+        ("gateway: {max_queue: 99999999999}", "gateway/max_queue: found 99999999999, needed less"),
+        ("gateway: {host: localhost}", "gateway/host: found 'localhost', needed an IP address to"),
+        ("release: {step_timeout: 0s}", "release/step_timeout: found 0.0, needed greater than 0"),
+    ],
+)
+def test_what_no_gateway_or_engine_could_take_is_refused_at_once(key, said):
+    with pytest.raises(InputError) as caught:
+        parse(MINIMAL + key, Service, place="service.yaml")
+    assert said in str(caught.value)
+
+
+def test_one_request_an_hour_survives_being_written_and_read():
+    service = parse(MINIMAL + "gateway: {key_rate: 1/h}", Service, place="service.yaml")
+    parse(dump(service), Service, place="dump")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2027-01-01: x", "the key 2027-01-01, needed a word, or it in quotes at line 1, column 1"),
+        ("? !!binary aGVsbG8=\n: x", "the key aGVsbG8=, needed a word"),
+        ("a: !!bool maybe", "maybe, which is no bool that can be read at line 1, column 4"),
+        ("a: !!timestamp soon", "soon, which is no timestamp that can be read at line 1, column 4"),
+        (f"a: {'9' * 5000}", "9{200}, which is no int that can be read at line 1, column 4"),
+    ],
+)
+def test_values_that_yaml_cannot_make_are_named_with_their_line(text, said):
+    with pytest.raises(InputError, match=f"c.yaml: cannot be read as YAML: found {said}"):
+        parse(text, Inventory, place="c.yaml")
+
+
+def test_aliases_of_aliases_end_at_once():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 40)]
+    with pytest.raises(InputError, match=r"c\.yaml: found an alias that holds itself or too many"):
+        parse("\n".join(lines), Inventory, place="c.yaml")
+
+
+def test_more_nesting_than_can_be_read_is_an_input_error():
+    with pytest.raises(InputError, match="more nesting than can be read"):
+        parse(f"a: {'[' * 700}{']' * 700}", Inventory, place="c.yaml")
 
 
 def test_a_key_that_stands_twice_is_named_with_its_line():

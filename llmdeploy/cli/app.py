@@ -1,12 +1,14 @@
 """The command group: loads a command's module when called, turns errors into exit codes."""
 
+import errno
 import importlib
+import os
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from llmdeploy.errors import LlmDeployError
+from llmdeploy.errors import InputError, LlmDeployError
 
 COMMANDS = {
     "preflight": "Ask every host once: facts, checks, findings.",
@@ -26,6 +28,10 @@ COMMANDS = {
     "init": "Write a starter service.yaml and cluster.yaml.",
 }
 """Each command's first help line, so that `--help` needs none of their modules."""
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_ROOM = "free room on the disk that the output goes to, or send it elsewhere"
 
 
 class Cli(TyperGroup):
@@ -56,6 +62,12 @@ class Cli(TyperGroup):
         except LlmDeployError as error:
             typer.echo(f"error: {error}\n\nhint: {error.fix}", err=True)
             raise typer.Exit(error.exit_code) from error
+        except OSError as error:
+            if error.errno not in _NO_ROOM or error.filename is not None:
+                raise
+            typer.echo(f"error: standard output: {error.strerror}\n\nhint: {_ROOM}", err=True)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the rest has no place there either
+            raise typer.Exit(InputError.exit_code) from error
 
 
 app = typer.Typer(cls=Cli, no_args_is_help=True, pretty_exceptions_show_locals=False)

@@ -83,8 +83,13 @@ def make_site(
 
 
 def ask(question: str, *, yes: bool) -> None:
-    """Goes on when the user says so; Refused otherwise."""
-    if not yes and not typer.confirm(question, err=True):
+    """Goes on when the user says so; Refused otherwise, also where nobody is there to answer."""
+    try:
+        sure = yes or typer.confirm(question, err=True)
+    except typer.Abort:  # standard input has ended
+        typer.echo(err=True)
+        sure = False
+    if not sure:
         raise Refused("not confirmed, nothing changed", fix="answer y, or give --yes")
 
 

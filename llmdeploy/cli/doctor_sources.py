@@ -1,5 +1,6 @@
 """What `doctor` looks at: words and log files, a facts bundle, a running service."""
 
+import os
 import pathlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -138,7 +139,10 @@ def _logs(word: str) -> list[Log]:
 
 def _log(path: pathlib.Path) -> Log:
     try:
-        content = path.read_bytes()[-LOG_LIMIT_BYTES:]
+        with path.open("rb") as file:
+            if path.is_file():  # a pipe has no end to go to
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_LIMIT_BYTES))
+            content = file.read(LOG_LIMIT_BYTES)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}", fix="make it readable") from error
     return Log(name=str(path), text=content.decode(errors="replace"))

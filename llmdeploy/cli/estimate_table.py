@@ -75,7 +75,8 @@ def _verdict(result: Result) -> str:
         case False:
             return f"does not fit: {result.memory.refusal or 'no reason known'}"
         case _:
-            return f"not known whether it fits: {result.memory.refusal or 'too close to say'}"
+            why = next((m.why for m in result.unanswered if m.key == "fits"), "too close to say")
+            return f"not known whether it fits: {result.memory.refusal or why}"
 
 
 def _listed(title: str, lines: Iterable[str]) -> list[object]:

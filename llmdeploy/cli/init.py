@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shlex
 from importlib.resources import files
 from typing import Annotated
 
@@ -42,4 +43,4 @@ def init(
         return
     for path in paths:
         typer.echo(path)
-    typer.echo(f"edit model.id, then: llmdeploy preflight {paths[0]}", err=True)
+    typer.echo(f"edit model.id, then: llmdeploy preflight {shlex.quote(paths[0])}", err=True)

@@ -94,4 +94,7 @@ def _parsed(parse: Callable[[object], float], text: str, option: str) -> float:
 
 
 def _day(at_s: float) -> str:
+    """The day; of a key that outlives the calendar `never`: older versions gave such keys."""
+    if at_s > datetime.datetime.max.replace(tzinfo=datetime.UTC).timestamp():
+        return "never"
     return datetime.datetime.fromtimestamp(at_s, tz=datetime.UTC).strftime("%Y-%m-%d")

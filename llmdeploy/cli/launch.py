@@ -7,7 +7,7 @@ import typer
 
 from llmdeploy.cli.context import Json, Yes, ask
 from llmdeploy.cli.models_forms import KeySource
-from llmdeploy.cli.starting import bring_up, read_plan, site_of
+from llmdeploy.cli.starting import bring_up, keep_inventory, read_plan, site_of
 from llmdeploy.edge.local import LocalShell
 from llmdeploy.release import lock
 from llmdeploy.release.launchable import check_launchable
@@ -50,6 +50,7 @@ def launch(
     with lock.hold(
         site.layout, reason=f"launch release {wanted.id}", shell=site.shell, clock=site.clock
     ):
+        keep_inventory(inventory, site)
         release = bring_up(wanted, site, key=held)
     if as_json:
         typer.echo(release.model_dump_json())

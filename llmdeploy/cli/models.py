@@ -81,6 +81,8 @@ def list_models(store: Store = STORE, as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps([m.manifest.model_dump(mode="json", by_alias=True) for m in found]))
         return
+    if not found:
+        typer.echo(f"no model in {store}; add one: llmdeploy models add --help", err=True)
     for model in found:
         manifest = model.manifest
         size = f"{manifest.parameters:,} parameters  {show_bytes(manifest.weights_bytes)}"

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shlex
 from typing import Annotated
 
 import typer
@@ -63,9 +64,10 @@ def plan(
     typer.echo(f"{folder}: {'written' if changed else 'unchanged'}", err=True)
     plan_forecasts.show(made, records, own)
     if made.cluster is None:
-        typer.echo(f"next: llmdeploy launch {folder}", err=True)
+        typer.echo(shlex.join(["next:", "llmdeploy", "launch", folder]), err=True)
     elif made.replicas[0].serve.engine != "embedded":
-        typer.echo(f"next: llmdeploy launch {folder} --inventory {inventory}", err=True)
+        words = ["next:", "llmdeploy", "launch", folder, "--inventory", str(inventory)]
+        typer.echo(shlex.join(words), err=True)
 
 
 def _for_one_host(

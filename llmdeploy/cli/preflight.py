@@ -59,6 +59,7 @@ def preflight(
     """
     loaded = load_hosts(service, state_root=state_root)
     planned = planned_by(plan)
+    waived, before = _waivers(waivers), _bundle(against) if against else None
     if replay:
         bundle = _bundle(replay)
     else:
@@ -69,17 +70,17 @@ def preflight(
         service=loaded.service,
         inventory=loaded.inventory,
         planned=planned(bundle),
-        waivers=_waivers(waivers),
+        waivers=waived,
     )
-    changed = changes(_bundle(against), bundle) if against else None
-    if html:
-        LocalShell().write(html, render(report, changes=changed).encode())
-    if out:
-        LocalShell().write(out, f"{bundle.model_dump_json(by_alias=True, indent=2)}\n".encode())
+    changed = changes(before, bundle) if before else None
     if as_json:
         typer.echo(report.model_dump_json(by_alias=True, indent=2))
     else:
         typer.echo(table(report, changes=changed), nl=False)
+    if out:  # what took minutes is shown first: the disk may be full
+        LocalShell().write(out, f"{bundle.model_dump_json(by_alias=True, indent=2)}\n".encode())
+    if html:
+        LocalShell().write(html, render(report, changes=changed).encode())
     if not report.fit:
         first = next(f for f in report.findings if f.check == report.blocked_by[0])
         raise Refused(summary(report), fix=f"{first.check}: {first.fix}")

@@ -26,10 +26,14 @@ def site_of(plan: Plan, inventory: str | None, state_root: str | None) -> Site:
     layout = ServiceLayout(root=f"{whole(state_root or plan.state_root)}/{plan.service}")
     if inventory is None:
         return make_site(layout, python=plan.python)
-    cluster, text = read_inventory(inventory)
-    site = make_site(layout, python=None, inventory=cluster, hosts=hosts_of(plan))
-    remember(text, layout=layout, shell=site.shell)
-    return site
+    cluster, _ = read_inventory(inventory)
+    return make_site(layout, python=None, inventory=cluster, hosts=hosts_of(plan))
+
+
+def keep_inventory(inventory: str | None, site: Site) -> None:
+    """Later commands reach the cluster's hosts without the file."""
+    if inventory is not None:
+        remember(read_inventory(inventory)[1], layout=site.layout, shell=site.shell)
 
 
 def read_plan(path: str) -> Plan:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from llmdeploy.cli.balance_table import balance
 from llmdeploy.cli.context import STATE_ROOT, Json, StateRoot, service_names, service_site
+from llmdeploy.errors import LlmDeployError
 from llmdeploy.rollout.overview import WINDOW_S, Overview, ReleaseView, overview
 from llmdeploy.units import show_ratio, show_seconds
 
@@ -26,15 +27,25 @@ def status(
     Figures are of clients' requests in the last five minutes; probes are not among them.
     """
     names = (name,) if name else service_names(state_root)
-    seen = [overview(site=service_site(one, state_root)) for one in names]
+    seen, failed = [], None
+    for one in names:
+        try:
+            seen.append(overview(site=service_site(one, state_root)))
+        except LlmDeployError as error:
+            if name:
+                raise
+            failed = error
+            typer.echo(f"{one}: {error}\nhint: {error.fix}", err=True)
     if as_json:
         whole = [json.loads(one.model_dump_json()) for one in seen]
         typer.echo(json.dumps(whole[0] if name else whole))
-        return
-    if not seen:
+    elif not names:
         typer.echo("no service here; launch a plan first, or give --state-root")
-    for one in seen:
-        show(one)
+    else:
+        for each in seen:
+            show(each)
+    if failed is not None:
+        raise typer.Exit(failed.exit_code)
 
 
 def show(seen: Overview) -> None:

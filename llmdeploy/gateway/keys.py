@@ -23,8 +23,9 @@ from llmdeploy.gateway.filters import ISSUER, audience
 from llmdeploy.gateway.state import ClientLimit, KeyRules
 from llmdeploy.release.journal import sole_writer
 from llmdeploy.release.layout import ServiceLayout
+from llmdeploy.service import DAY_S, FASTEST_RATE_PER_S, SLOWEST_RATE_PER_S
 
-SLOWEST_RATE_PER_S = 1 / 3600
+LONGEST_LIFE_S = 3650 * DAY_S
 _CLIENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
@@ -87,11 +88,7 @@ def add(
             f"client: found {client!r}, needed 1 to 63 letters, digits, dots, dashes, @ or _",
             fix="choose such a name, for example alice or billing-batch",
         )
-    if rate_per_s is not None and rate_per_s < SLOWEST_RATE_PER_S:
-        raise InputError(
-            f"rate: found {rate_per_s:g}/s, needed at least {SLOWEST_RATE_PER_S:g}/s (1/h)",
-            fix="give a higher rate, or revoke the client's keys to lock it out",
-        )
+    _check_numbers(expires_s, rate_per_s)
     signing = _signing_key(layout, shell)
     with _sole(layout, shell, clock):
         now_s = clock.now_s()
@@ -104,6 +101,25 @@ def add(
         )
         _write((*records(layout, shell=shell), record), layout, shell)
     return IssuedKey(token=SecretStr(_token(record, service, signing)), record=record)
+
+
+def _check_numbers(expires_s: float, rate_per_s: float | None) -> None:
+    if not 0 < expires_s <= LONGEST_LIFE_S:
+        longest = f"{LONGEST_LIFE_S / DAY_S:.0f}d"
+        raise InputError(
+            f"expires: found {expires_s / DAY_S:g}d, needed more than 0 and at most {longest}",
+            fix="say how long the key is to be valid, like --expires 90d",
+        )
+    if rate_per_s is not None and rate_per_s < SLOWEST_RATE_PER_S:
+        raise InputError(
+            f"rate: found {rate_per_s:g}/s, needed at least {SLOWEST_RATE_PER_S:g}/s (1/h)",
+            fix="give a higher rate, or revoke the client's keys to lock it out",
+        )
+    if rate_per_s is not None and rate_per_s > FASTEST_RATE_PER_S:
+        raise InputError(
+            f"rate: found {rate_per_s:g}/s, needed at most {FASTEST_RATE_PER_S:g}/s",
+            fix="leave --rate out: the client then has the service's own gateway.key_rate",
+        )
 
 
 def revoke(key_id: str, *, layout: ServiceLayout, shell: Shell, clock: Clock) -> KeyRecord:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping
 
 from pydantic import ValidationError
@@ -56,7 +57,7 @@ def parse_lines(text: bytes, *, place: str) -> tuple[Entry, ...]:
     entries: list[Entry] = []
     previous = FIRST
     for number, line in enumerate(text.splitlines(), start=1):
-        entry = _parsed(line, place=f"{place}: line {number}")
+        entry = _parsed(line, place=place, number=number)
         expected = _digest(entry)
         if entry.previous != previous or entry.sha256 != expected or entry.seq != number:
             found, needed = entry.sha256[:12], expected[:12]
@@ -64,20 +65,29 @@ def parse_lines(text: bytes, *, place: str) -> tuple[Entry, ...]:
                 found, needed = f"seq {entry.seq} after {entry.previous[:12]}", previous[:12]
             raise Refused(
                 f"{place}: line {number}: the hash chain is broken: found {found}, needed {needed}",
-                fix=f"the journal was changed by hand: restore {place} from a backup",
+                fix=_mend(place, number),
             )
         entries.append(entry)
         previous = entry.sha256
     return tuple(entries)
 
 
-def _parsed(line: bytes, *, place: str) -> Entry:
+def _mend(place: str, number: int) -> str:
+    kept = f"sed -i.damaged '{number},$d' {shlex.quote(place)}"
+    return (
+        f"the journal was changed by hand: restore {place} from a backup; or keep what stands"
+        f" before that line, and see what the service then knows: {kept}; llmdeploy status"
+    )
+
+
+def _parsed(line: bytes, *, place: str, number: int) -> Entry:
     try:
         return Entry.model_validate_json(line)
     except ValidationError as error:
         raise Refused(
-            f"{place}: found {line[:60].decode(errors='replace')!r}, needed a journal entry",
-            fix=f"the journal was changed by hand: restore {place.split(':')[0]} from a backup",
+            f"{place}: line {number}: found {line[:60].decode(errors='replace')!r},"
+            " needed a journal entry",
+            fix=_mend(place, number),
         ) from error
 
 

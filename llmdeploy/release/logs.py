@@ -33,7 +33,7 @@ def release_sources(
     if wanted is None:
         known = ", ".join(r.id for r in state.releases) or "none"
         raise InputError(
-            f"{state.service}: there is no release {release or ''}, found: {known}",
+            f"{state.service}: there is no release {release or 'yet'}, found: {known}",
             fix=f"llmdeploy status {state.service}",
         )
     names = [endpoint.replica for endpoint in wanted.endpoints]

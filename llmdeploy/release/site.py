@@ -1,5 +1,6 @@
 """Where a service stands, the edges to act there, and what a launch is told to do."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -63,6 +64,11 @@ class Site:
     def state_root(self) -> str:
         """The folder that holds all services of the host."""
         return self.layout.root.rpartition("/")[0]
+
+    def launch_command(self, release_id: str) -> str:
+        """What a person types to start that release again from what the service keeps of it."""
+        hosts = ["--inventory", f"{self.layout.root}/cluster.yaml"] if self.stations else []
+        return shlex.join(["llmdeploy", "launch", self.layout.release(release_id), *hosts])
 
     @property
     def ports_guard(self) -> str:

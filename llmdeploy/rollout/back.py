@@ -102,7 +102,7 @@ def _check_alive(release: ReleaseState, site: Site) -> None:
             raise Refused(
                 f"release {release.id}: its engine at {url} {found}, needed it alive; no traffic "
                 "was moved",
-                fix=f"llmdeploy launch {site.layout.release(release.id)}, then roll back again",
+                fix=f"{site.launch_command(release.id)}, then roll back again",
             )
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
 from llmdeploy.errors import InputError, Refused
 from llmdeploy.facts.finding import Status
 from llmdeploy.plan.document import Plan
@@ -113,9 +115,12 @@ def accepted(
 
 
 def read_record(release_id: str, *, site: Site) -> AcceptanceRecord | None:
-    """What acceptance found of a release, None where it never ran."""
+    """What acceptance found of a release, None where it never ran or its record was damaged."""
     text = site.shell.read(_path(release_id, site))
-    return AcceptanceRecord.model_validate_json(text) if text else None
+    try:
+        return AcceptanceRecord.model_validate_json(text) if text else None
+    except ValidationError:
+        return None
 
 
 def _path(release_id: str, site: Site) -> str:

@@ -217,10 +217,13 @@ def _hints(
             )
         else:
             hints.append(f"release {release.id} is dark: llmdeploy verify {site.service}")
-    if any(v.healthy is not None for v in views) and not gateway_running:
+    alive = [v for v in views if v.healthy is not None]
+    if alive and not gateway_running:
+        live = [v for v in alive if v.standing == Standing.LIVE]
+        which, view = ("live", live[-1]) if live else ("newest", alive[-1])
         hints.append(
-            "the gateway does not run: launch the live release again: llmdeploy launch "
-            f"{site.layout.root}/releases/<id>"
+            f"the gateway does not run: launch the {which} release again: "
+            f"{site.launch_command(view.id)}"
         )
     dead = [v.id for v in views if v.processes and not all(p.running for p in v.processes)]
     hints.extend(f"release {name} has a dead process: llmdeploy logs {site.service} "

@@ -10,7 +10,7 @@ from llmdeploy.errors import InputError, Refused
 from llmdeploy.store.hub import check_hashes, fetch
 from llmdeploy.store.inspect import choose, hashes, inspect, sizes_bytes
 from llmdeploy.store.manifest import NAME, Manifest, Model, Source
-from llmdeploy.store.read import absolute, broken, find, verify
+from llmdeploy.store.read import absolute, broken, find, remove_command, verify
 from llmdeploy.store.source import Found, Wanted, locate
 from llmdeploy.units import show_bytes
 
@@ -201,7 +201,7 @@ def checked(old: Model, manifest: Manifest) -> Model:
         f"{old.folder}: found a model with digest {old.manifest.digest[:12]},"
         f" the new one has {manifest.digest[:12]}",
         fix=f"keep both: add it as a version, under another id such as {id.partition('@')[0]}@2;"
-        f" or first: llmdeploy models remove {id}",
+        f" or first: {remove_command(old)}",
     )
 
 

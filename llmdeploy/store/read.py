@@ -1,5 +1,6 @@
 """What is in the store: finds, lists, checks and removes its models."""
 
+import shlex
 from collections.abc import Iterable
 
 from llmdeploy.document import parse
@@ -51,7 +52,7 @@ def verify(model: Model, *, full: bool, shell: Shell) -> tuple[Finding, ...]:
     whole = [file for file in files if sizes.get(file.name) == file.size_bytes]
     sums = hashes(folder, [f.name for f in whole], shell=shell) if full and whole else {}
     strange = set(shell.entries(folder)) - {file.name for file in files} - {NAME}
-    readd = f"llmdeploy models remove {model.manifest.id}, then add it again"
+    readd = f"{remove_command(model)}, then add it again"
     return tuple(
         _finding(file, sizes.get(file.name), sums.get(file.name), full=full, fix=readd)
         for file in files
@@ -61,6 +62,12 @@ def verify(model: Model, *, full: bool, shell: Shell) -> tuple[Finding, ...]:
 def broken(findings: Iterable[Finding]) -> Finding | None:
     """The first finding that makes the model unfit to serve, None where all is well."""
     return next((finding for finding in findings if finding.status == Status.FAIL), None)
+
+
+def remove_command(model: Model) -> str:
+    """What a person types to take it out of its store."""
+    store, _, id = model.folder.rpartition("/")
+    return shlex.join(["llmdeploy", "models", "remove", id, "--store", store])
 
 
 def remove(id: str, *, store: str, shell: Shell) -> None:
@@ -88,7 +95,7 @@ def _unknown(store: str, id: str, *, shell: Shell) -> InputError:
     there = ", ".join(ids(store, shell=shell)) or "none"
     return InputError(
         f"{store}/{id}/{NAME}: no such model, found in the store: {there}",
-        fix=f"add it: llmdeploy models add {id} --store {store} --package PACKAGE"
+        fix=f"add it: llmdeploy models add {id} --store {shlex.quote(store)} --package PACKAGE"
         " (or --gguf FILE, --folder DIR)",
     )
 

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from llmdeploy.cli.app import app
+from llmdeploy.cli.doctor_sources import LOG_LIMIT_BYTES, asked_for
 from llmdeploy.edge.clock import SystemClock
 from llmdeploy.edge.local import LocalShell
 from llmdeploy.facts.bundle import Bundle
@@ -52,6 +53,16 @@ def test_json_is_the_diagnosis_itself():
 def test_a_log_comes_from_stdin_too():
     shown = doctor("-", stdin="OSError: [Errno 24] Too many open files\n")
     assert "stdin:1" in shown.stdout
+
+
+def test_of_a_huge_log_the_end_is_read(tmp_path):
+    log = tmp_path / "a.log"
+    with log.open("wb") as file:
+        file.seek(20 * 2**30)  # a hole: 20 GiB that no memory holds
+        file.write(b"\nOSError: [Errno 24] Too many open files\n")
+    (seen,) = asked_for([str(log)])[1]
+    assert len(seen.text) == LOG_LIMIT_BYTES
+    assert seen.text.endswith("Too many open files\n")
 
 
 def test_an_unknown_error_exits_5_with_what_to_do(tmp_path):

@@ -4,6 +4,8 @@ import json
 import pathlib
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -49,6 +51,19 @@ def test_the_table_shows_figures_intervals_and_the_verdict(config):
         assert any(line.startswith(f"{name} ") for line in lines), name
     assert "fits" in lines
     assert "assumed" not in lines
+
+
+def test_without_a_device_it_says_what_is_missing(config):
+    shown = run("--model", str(config)).stdout
+    assert "not known whether it fits: the device's memory is not known: give gpu" in shown
+
+
+def test_a_full_disk_is_no_bug(config):
+    argv = [sys.executable, "-m", "llmdeploy", "estimate", "--model", str(config)]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error: standard output: No space left on device\n\nhint: ")
 
 
 def test_json_is_the_result_itself(config):

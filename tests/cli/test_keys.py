@@ -60,6 +60,24 @@ def test_nothing_is_added_when_the_answer_is_no(run):
     assert json.loads(run("list", "chat", "--json").stdout) == []
 
 
+def test_nobody_there_to_answer_is_a_no(run):
+    refused = run("add", "chat", "--client", "alice")
+    assert refused.exit_code == 3
+    assert (
+        "error: not confirmed, nothing changed\n\nhint: answer y, or give --yes" in refused.stderr
+    )
+    assert json.loads(run("list", "chat", "--json").stdout) == []
+
+
+def test_a_key_that_outlives_the_calendar_is_listed(run, tmp_path):
+    run("add", "chat", "--client", "alice", "--yes")
+    file = tmp_path / "chat/keys/records.json"
+    record = json.loads(file.read_text())[0] | {"expires_s": 8641795989525.0}
+    file.write_text(json.dumps([record]))
+    listed = run("list", "chat")
+    assert re.search(r"alice +valid +never +-", listed.stdout)
+
+
 @pytest.mark.parametrize(
     ("words", "place"),
     [

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from llmdeploy.cli.app import app
+from llmdeploy.cli.starting import site_of
 
 from ..release.made import Bench
 
@@ -29,6 +30,13 @@ def test_a_dry_run_prints_the_commands_and_changes_nothing(bench):
     assert engine.startswith(f"{bench.python} -m llmdeploy.engine --model {bench.store}/tiny ")
     assert f"--port {bench.ports.first} " in engine
     assert gateway.endswith(f":{bench.gateway.port}: add release {plan.id} at weight 0")
+    assert not bench.state_root.exists()
+
+
+def test_a_dry_run_with_hosts_keeps_nothing_of_them(bench, tmp_path):
+    hosts = tmp_path / "cluster.yaml"
+    hosts.write_text(f"state_root: {bench.state_root}\nmodel_store: {bench.store}\n")
+    site_of(bench.plan(), str(hosts), None)
     assert not bench.state_root.exists()
 
 

@@ -40,7 +40,9 @@ def test_an_added_model_is_listed_verified_and_removed(store):
     verified = models("verify", "tiny", "--store", store)
     assert (verified.exit_code, verified.stdout.count("PASS")) == (0, 3)
     assert models("remove", "tiny", "--store", store, "--yes").exit_code == 0
-    assert models("list", "--store", store).stdout == ""
+    empty = models("list", "--store", store)
+    assert (empty.stdout, empty.exit_code) == ("", 0)
+    assert f"no model in {store}; add one" in empty.stderr
 
 
 def test_json_is_the_manifest_itself_and_progress_is_not_in_it(tmp_path, given):
@@ -71,7 +73,7 @@ def test_a_damaged_model_fails_verification_with_exit_code_3(store):
     assert ended.exit_code == 3
     assert {f["status"] for f in json.loads(ended.stdout)} == {"PASS", "FAIL"}
     assert "tokenizer.json: found sha256" in ended.stderr
-    assert "hint: llmdeploy models remove tiny" in ended.stderr
+    assert f"hint: llmdeploy models remove tiny --store {store}, then add" in ended.stderr
 
 
 @pytest.mark.parametrize(

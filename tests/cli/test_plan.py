@@ -67,6 +67,12 @@ def test_a_plan_is_written_with_launch_and_gateway_files(folder):
     assert f"next: llmdeploy launch {place}" in ended.stderr
 
 
+def test_the_next_command_can_be_pasted_where_the_folder_has_a_space(folder):
+    ended = plan(folder, "--out", str(folder / "my plans"))
+    (place,) = (folder / "my plans" / "chat").iterdir()
+    assert f"next: llmdeploy launch '{place}'\n" in ended.stderr
+
+
 def test_the_second_plan_is_the_same_bytes_and_says_unchanged(folder):
     first, before = plan(folder), written(folder)
     second = plan(folder)

@@ -64,6 +64,16 @@ def test_an_unknown_gate_exits_3(service: str, tmp_path: pathlib.Path) -> None:
     assert "blocked by os.glibc" in done.stderr
 
 
+def test_what_was_found_is_shown_also_where_the_bundle_cannot_be_written(
+    service: str, tmp_path: pathlib.Path
+) -> None:
+    facts = _bundle(tmp_path, hosts.facts())
+    done = _run(service, "--from", facts, "--out", f"{facts}/in-a-file.json")
+    assert done.exit_code == 2
+    assert "chat on local: fit" in done.stdout
+    assert "in-a-file.json: File exists" in done.stderr
+
+
 def test_json_is_the_report_alone(service: str, tmp_path: pathlib.Path) -> None:
     done = _run(service, "--json", "--from", _bundle(tmp_path, hosts.facts(uid=0)))
     report = json.loads(done.stdout)

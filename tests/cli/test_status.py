@@ -1,6 +1,7 @@
 """`llmdeploy status`: what is on disk is shown whole, also when nothing runs."""
 
 import json
+import shutil
 
 from typer.testing import CliRunner
 
@@ -40,6 +41,20 @@ def test_without_a_name_all_services_are_shown(tmp_path):
     service_at(tmp_path, Standing.LIVE)
     seen = json.loads(status(tmp_path, "--json").stdout)
     assert [one["service"] for one in seen] == ["chat"]
+
+
+def test_a_damaged_service_hides_no_other(tmp_path):
+    service_at(tmp_path / "good", Standing.LIVE)
+    for name in ("chat", "broken"):
+        shutil.copytree(tmp_path / "good/chat", tmp_path / "all" / name)
+    (tmp_path / "all/broken/journal.jsonl").write_text("hello\n")
+    result = status(tmp_path / "all")
+    assert result.exit_code == 3
+    assert "chat: gateway" in result.stdout
+    assert "broken: " in result.stderr
+    assert "line 1: found 'hello', needed a journal entry\nhint: " in result.stderr
+    shown = status(tmp_path / "all", "--json")
+    assert [one["service"] for one in json.loads(shown.stdout)] == ["chat"]
 
 
 def test_an_empty_host_says_so(tmp_path):

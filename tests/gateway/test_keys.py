@@ -91,6 +91,19 @@ def test_a_client_name_that_cannot_stand_in_a_header_is_refused(edges, client):
     assert edges["shell"].files == {}
 
 
+def test_a_rate_that_the_gateway_cannot_hold_is_refused_before_the_key_is_kept(edges):
+    with pytest.raises(InputError, match=r"rate: found 1e\+12/s, needed at most 1e\+06/s"):
+        add(edges, rate_per_s=1e12)
+    assert keys.records(LAYOUT, shell=edges["shell"]) == ()
+
+
+@pytest.mark.parametrize(("days", "found"), [(0, "0d"), (99999999, "1e\\+08d")])
+def test_a_life_of_nothing_or_beyond_the_calendar_is_refused(edges, days, found):
+    with pytest.raises(InputError, match=f"expires: found {found}, needed more than 0"):
+        add(edges, expires_s=days * 86400.0)
+    assert keys.records(LAYOUT, shell=edges["shell"]) == ()
+
+
 def test_a_rate_of_nothing_is_refused(edges):
     with pytest.raises(InputError, match=r"rate: found 0/s, needed at least 0\.000277778/s"):
         add(edges, rate_per_s=0.0)

@@ -1,10 +1,12 @@
 """The journal keeps what was done and shows any later change."""
 
 import json
+import pathlib
 
 import pytest
 
 from llmdeploy.edge import Completed
+from llmdeploy.edge.local import LocalShell
 from llmdeploy.errors import Refused
 from llmdeploy.release import journal
 from llmdeploy.release.fold import PLANNED, planned_data
@@ -73,8 +75,24 @@ def test_a_line_that_is_no_entry_is_named():
     shell, clock = host(), FakeClock()
     mark(shell, "aaa", Phase.STAGED, clock)
     shell.append(LAYOUT.journal, b"hello\n")
-    with pytest.raises(Refused, match="line 2: found 'hello'"):
+    with pytest.raises(Refused, match="line 2: found 'hello'") as caught:
         journal.append("note", layout=LAYOUT, shell=shell, clock=clock)
+    assert f"sed -i.damaged '2,$d' {LAYOUT.journal}" in caught.value.fix
+
+
+def test_the_hint_on_a_damaged_journal_keeps_what_stands_before(tmp_path):
+    layout = ServiceLayout(root=f"{tmp_path}/a state/chat")
+    edges = {"layout": layout, "shell": LocalShell(), "clock": FakeClock()}
+    for note in ("one", "two", "three"):
+        journal.append(note, **edges)
+    file = pathlib.Path(layout.journal)
+    file.write_text(file.read_text().replace("two", "2"))
+    with pytest.raises(Refused) as caught:
+        journal.read(layout, LocalShell())
+    command = caught.value.fix.partition("knows: ")[2].partition("; llmdeploy")[0]
+    LocalShell().run(("sh", "-c", command), timeout_s=10)
+    assert [entry.event for entry in journal.read(layout, LocalShell())] == ["one"]
+    assert len(pathlib.Path(f"{layout.journal}.damaged").read_text().splitlines()) == 3
 
 
 def test_a_torn_last_line_is_left_out_and_mended_by_the_next_entry():

@@ -8,6 +8,7 @@ from llmdeploy.release import journal
 from llmdeploy.release.state import Standing
 from llmdeploy.rollout.back import rollback, way_back
 from llmdeploy.rollout.outcome import Result
+from llmdeploy.verdict.acceptance import AcceptanceRecord
 from llmdeploy.verdict.judge import DecisionRecord, decide
 
 from .world import LAYOUT, World
@@ -169,6 +170,15 @@ def test_acceptance_is_not_repeated_for_the_very_same_processes():
     world.events.clear()
     world.verify(new)
     assert "acceptance: passed before by the same processes, not repeated" in world.said
+
+
+def test_a_damaged_record_of_acceptance_is_made_again():
+    world = World()
+    _, new = gray(world)
+    path = f"{world.site.layout.run(new)}/acceptance.json"
+    world.site.shell.write(path, b"{")
+    assert world.verify().result == Result.PROMOTED
+    assert AcceptanceRecord.model_validate_json(world.site.shell.read(path)).accepted
 
 
 def test_without_traffic_and_probes_the_step_is_held_and_says_what_is_missing():

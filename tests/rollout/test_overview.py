@@ -75,8 +75,12 @@ def test_a_dead_engine_and_a_dark_candidate_are_hinted_at():
 
 def test_a_gateway_that_does_not_run_is_told():
     world = World()
-    world.live()
+    live = world.live()
+    world.launch(batched_tokens=32)
     world.envoy_answers = False
     seen = overview(site=world.site)
     assert not seen.gateway_running
-    assert any("the gateway does not run" in hint for hint in seen.hints)
+    hint = next(hint for hint in seen.hints if "the gateway does not run" in hint)
+    assert hint.endswith(
+        f"launch the live release again: llmdeploy launch {world.site.layout.release(live)}"
+    )

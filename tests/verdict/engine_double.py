@@ -25,6 +25,8 @@ class EngineDouble:
     resident_bytes: int = 1_000_000_000
     growth_bytes_per_request: int = 0
     ignores_stop: bool = False
+    other_answers: int = 0
+    """So many answers with a stop string take another turn, as a loaded engine's may."""
     crashes_on_long: bool = False
     logprob: float = -0.1
     runner_up: float = -3.0
@@ -62,6 +64,9 @@ class EngineDouble:
         self.asked += 1
         self.resident_bytes += self.growth_bytes_per_request
         words, finish = (self.words * 4)[: body["max_tokens"]], "length"
+        if body.get("stop") and self.other_answers:
+            self.other_answers -= 1
+            words = ["Blue."] * body["max_tokens"]
         for stop in [] if self.ignores_stop else body.get("stop", []):
             if stop in words:
                 words, finish = words[: words.index(stop)], "stop"

@@ -93,6 +93,11 @@ def test_stop_strings_that_are_ignored_fail():
     assert failed(accepted(EngineDouble(ignores_stop=True))) == {"stop"}
 
 
+@pytest.mark.parametrize(("turns", "bad"), [(2, set()), (3, {"stop"})])
+def test_an_answer_that_takes_another_turn_is_asked_for_again(turns, bad):
+    assert failed(accepted(EngineDouble(other_answers=turns))) == bad
+
+
 def test_an_engine_that_dies_of_a_long_prompt_fails():
     assert "too_long" in failed(accepted(EngineDouble(crashes_on_long=True)))
 

@@ -1,5 +1,7 @@
 """Checks of disks and of the model that lies on them."""
 
+import shlex
+
 from llmdeploy.facts.check import Check, Outcome, Question, failed, passed, skipped, warned
 from llmdeploy.facts.storage import Disk
 from llmdeploy.units import show_bytes, show_seconds
@@ -123,7 +125,7 @@ def model_present(question: Question) -> Outcome:
     if facts.model.problem is None:
         return passed(facts.model.folder, needed)
     fix = (
-        f"llmdeploy models add {id} --store {question.inventory.model_store}"
+        f"llmdeploy models add {id} --store {shlex.quote(question.inventory.model_store)}"
         " --package PACKAGE (or --gguf FILE, --folder DIR)"
     )
     return failed(f"{facts.model.folder}: {facts.model.problem}", needed, fix=fix)
@@ -134,7 +136,9 @@ def model_whole(question: Question) -> Outcome:
     if model is None:
         return question.without_model("every file with the manifest's size")
     needed = f"{len(model.files)} files with the manifest's sizes"
-    fix = f"llmdeploy models remove {question.service.model.id}, then add it again"
+    store = shlex.quote(question.inventory.model_store)
+    remove = f"llmdeploy models remove {question.service.model.id} --store {store}"
+    fix = f"{remove}, then add it again"
     for file in model.files:
         if file.found_bytes is None:
             return failed(f"{file.name} is missing", needed, fix=fix)
