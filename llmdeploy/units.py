@@ -103,6 +103,14 @@ def show_seconds(duration_s: float) -> str:
     return f"{hours} h {minutes} min"
 
 
+def show_number(value: float) -> str:
+    """Four significant digits, never with an exponent: `14.3`, `903.6`, `15060`, `0.00012`."""
+    rounded = f"{value:.4g}"
+    if "e" not in rounded:
+        return rounded
+    return f"{float(rounded):.12f}".rstrip("0").rstrip(".")
+
+
 def show_ratio(value_ratio: float) -> str:
     """A ratio for people, in per cent: `5 %`, `0.1 %`."""
     return f"{value_ratio * 100:.3g} %"

@@ -1,5 +1,6 @@
 """The built package stands on its own: it starts anywhere and without torch."""
 
+import importlib.metadata
 import os
 import pathlib
 import subprocess
@@ -72,3 +73,8 @@ def test_the_wheel_builds_and_works_from_an_empty_folder(tmp_path: pathlib.Path)
         "py.typed",
     ):
         assert (unpacked / "llmdeploy" / data).exists(), data
+
+
+def test_the_version_is_the_packages(tmp_path: pathlib.Path) -> None:
+    shown = _run(sys.executable, "-m", "llmdeploy", "--version", cwd=tmp_path).stdout
+    assert shown == f"llmdeploy {importlib.metadata.version('llmdeploy')}\n"

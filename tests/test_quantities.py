@@ -36,6 +36,9 @@ def test_shown_quantities_read_well() -> None:
     assert units.show_seconds(0.0123) == "12.3 ms"
     assert units.show_seconds(200) == "3 min 20 s"
     assert units.show_seconds(7500) == "2 h 5 min"
+    assert [units.show_number(n) for n in (15063.4, 903.61, 14.0, 0.00001234, 1e300 * 0)] == [
+        "15060", "903.6", "14", "0.00001234", "0",
+    ]  # fmt: skip
     assert units.show_ratio(0.001) == "0.1 %"
 
 

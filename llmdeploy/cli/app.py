@@ -3,7 +3,7 @@
 import errno
 import importlib
 import os
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -73,8 +73,20 @@ class Cli(TyperGroup):
 app = typer.Typer(cls=Cli, no_args_is_help=True, pretty_exceptions_show_locals=False)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"llmdeploy {version('llmdeploy')}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[  # its callback answers
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="show it, then end")
+    ] = False,
+) -> None:
     """From bare accelerator servers to a gradually released, measured LLM service."""
 
 

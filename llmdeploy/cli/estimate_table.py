@@ -10,7 +10,7 @@ from rich.text import Text
 from llmdeploy.estimate.answer import Estimated
 from llmdeploy.estimate.explain_formula import Formula
 from llmdeploy.estimate.write import MEMORY_KEYS, SPEED_KEYS, Result, number_of
-from llmdeploy.units import show_bytes, show_ratio, show_seconds
+from llmdeploy.units import show_bytes, show_number, show_ratio, show_seconds
 
 WIDTH = 100
 NAMES = {
@@ -101,7 +101,7 @@ def _shown(key: str, value: float) -> str:
     if key.endswith("_tokens"):
         return f"{value:.0f} tokens"
     if key == "output_tokens_per_s":
-        return f"{value:.4g} tokens/s"
+        return f"{show_number(value)} tokens/s"
     return f"{value:.3g}" if key == "max_concurrency" else show_seconds(value)
 
 

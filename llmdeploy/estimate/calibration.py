@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from llmdeploy.catalog.types import DeviceSpec
 from llmdeploy.document import Document
 from llmdeploy.errors import InputError
+from llmdeploy.units import show_number
 
 FILE = "forecasts.jsonl"
 """Name of a service's records, in its folder under the state root."""
@@ -133,7 +134,8 @@ def told(records: Sequence[Forecast]) -> tuple[str, ...]:
         same = [r for r in records if (r.device, r.engine) == (device, engine)]
         last = same[-1]
         parts = [
-            f"{one.name} {one.measured:.4g} measured, {one.predicted:.4g} predicted"
+            f"{one.name} {show_number(one.measured)} measured, "
+            f"{show_number(one.predicted)} predicted"
             f" ({(one.ratio - 1) * 100:+.0f} %)"
             for one in last.compared
         ]

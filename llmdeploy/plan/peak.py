@@ -11,6 +11,7 @@ from llmdeploy.service import Lengths, Service
 from llmdeploy.simulate import Lengths as Distribution
 from llmdeploy.simulate import Limits, Peak, by_mean, peak
 from llmdeploy.simulate.lengths import as_listed
+from llmdeploy.units import show_number
 
 MOST_TRIES = 6
 """Counts of replicas tried beyond the first, each a quarter more. Source: own choice."""
@@ -26,8 +27,8 @@ def carried(sized: Sized, service: Service, *, most: int) -> tuple[int, Peak] | 
     count = max(1, math.ceil(needed / usable - 1e-9))
     if count > most:
         words = (
-            f"the peak needs {needed:.4g} output tokens/s: {count} replicas of {usable:.4g} each,"
-            f" there is room for {most}"
+            f"the peak needs {show_number(needed)} output tokens/s: {count} replicas of"
+            f" {show_number(usable)} each, there is room for {most}"
         )
         return Broken(rule="peak", words=words, times_short=count / max(most, 1e-9))
     rate, tries = peak_requests_per_s(service.workload), 0

@@ -10,7 +10,7 @@ from llmdeploy.plan.layout import Layout, Shortfall, check_rules, lay_out
 from llmdeploy.plan.load import needed_tokens_per_s
 from llmdeploy.service import Service
 from llmdeploy.store import Manifest
-from llmdeploy.units import show_bytes
+from llmdeploy.units import show_bytes, show_number
 
 
 def does_not_fit(
@@ -60,8 +60,8 @@ def no_room(
         f"use a host with {replicas} times the cores",
     ]
     return Refused(
-        f"host {facts.host}: the peak needs {needed:.4g} output tokens/s, one replica gives"
-        f" {usable:.4g} (predicted {layout.tokens_per_s:.4g} x"
+        f"host {facts.host}: the peak needs {show_number(needed)} output tokens/s, one replica"
+        f" gives {show_number(usable)} (predicted {show_number(layout.tokens_per_s)} x"
         f" {service.objectives.utilisation_ratio:g} utilisation): {replicas} replicas,"
         " and the host has room for 1",
         fix="; or ".join(changes),
@@ -123,7 +123,7 @@ def _wider(needed: float, service: Service, facts: HostFacts, manifest: Manifest
     if usable >= needed:
         yield (
             "set release.side_by_side to false: one release on all cores gives"
-            f" {usable:.4g} tokens/s, and old and new then share them during a release"
+            f" {show_number(usable)} tokens/s, and old and new then share them during a release"
         )
 
 

@@ -4,7 +4,7 @@ import textwrap
 
 from llmdeploy.plan.cluster_report import cluster_blocks
 from llmdeploy.plan.document import Figure, Plan
-from llmdeploy.units import show_bytes, show_ratio, show_seconds
+from llmdeploy.units import show_bytes, show_number, show_ratio, show_seconds
 
 WIDTH = 100
 
@@ -63,9 +63,9 @@ def _value(figure: Figure) -> str:
         case "bytes":
             return show_bytes(value)
         case "bytes/s":
-            return f"{value / 1e9:.3g} GB/s"
+            return f"{show_number(value / 1e9)} GB/s"
         case "FLOP/s":
-            return f"{value / 1e9:.4g} GFLOP/s"
+            return f"{show_number(value / 1e9)} GFLOP/s"
         case "s":
             return show_seconds(value)
         case "ratio":
