@@ -6,9 +6,10 @@ from dataclasses import replace
 from llmdeploy.errors import InputError
 from llmdeploy.estimate.answer import Estimated, LoadKind, SpeedEstimate
 from llmdeploy.estimate.case import Case
-from llmdeploy.estimate.speed.coefficients import Fitted, coefficients, spread
+from llmdeploy.estimate.speed.coefficients import Fitted, spread
 from llmdeploy.estimate.speed.load import Load, Served, closed, open_loop, saturated
 from llmdeploy.estimate.speed.pace import Pace, paced
+from llmdeploy.estimate.speed.processors import fitted as fitted_to
 from llmdeploy.estimate.speed.seats import seats
 from llmdeploy.estimate.speed.spread import HOST_DEVICES, Groups
 from llmdeploy.estimate.speed.work import work_of
@@ -39,7 +40,7 @@ def estimate(case: Case) -> SpeedEstimate:
 
     InputError where the device or the model's parameters are unknown.
     """
-    fitted = coefficients(case)
+    fitted = fitted_to(case)
     made = paced(work_of(case), fitted)
     load = Load(
         input_tokens=case.input_tokens or INPUT_TOKENS,

@@ -2,10 +2,10 @@
 
 from llmdeploy.estimate import memory
 from llmdeploy.estimate.case import Case
+from llmdeploy.estimate.memory.vllm_rules import default_sequences
 from llmdeploy.estimate.speed.spread import Groups, groups
 from llmdeploy.estimate.speed.work import kv_element_bytes
 
-GIB = 2**30
 SLOTS = {"llama.cpp": 1, "exllama": 1, "tgi": 128, "lmdeploy": 256, "mlc": 80, "mindie": 200,
          "tensorrt-llm": 2048, "sglang": 2048, "embedded": 64}  # fmt: skip
 """Requests that an engine's scheduler takes by default.
@@ -43,14 +43,12 @@ def _room(case: Case, spread: Groups) -> float:
 
 
 def _slots(case: Case) -> int:
-    """vLLM: 256, and 1024 on devices of 70 GiB and more since 0.8.
-    Source: vLLM 0.11 `EngineArgs._set_default_args`."""
+    """Of one attention worker, as the engine is started by default."""
     if case.engine.name != "vllm":
         return SLOTS[case.engine.name]
-    large = case.device is not None and case.device.memory_bytes >= 70 * GIB
-    a100 = case.device is not None and case.device.architecture == "ampere"
-    new = case.engine.version is None or case.engine.version >= (0, 8, 3)
-    return 1024 if large and new and not a100 else 256
+    size_bytes = case.device.memory_bytes if case.device is not None else 0
+    ranks = case.tensor_parallel * case.pipeline_parallel
+    return default_sequences(case.engine.version, case.device, size_bytes, ranks=ranks)
 
 
 def _more_by_width(case: Case) -> float:
