@@ -55,11 +55,13 @@ def layout(
     divide the heads.
     """
     domain = _domain(line, device)
+    _check_stages(line.pipeline_parallel or 1, shape, place=place)
     found = counts(
         Ask(line=line, shape=shape, engine=engine, place=place, holds=holds, domain=domain)
     )
     _check_heads(shape, found, engine=engine, place=place)
-    _check_enough(line, shape, found, place=place)
+    _check_stages(found.pipeline, shape, place=place)
+    _check_hosts(line, place=place)
     hosts, other, said = _hosts(line, found, domain=_usual(device, domain), joined=joined)
     return Layout(
         hosts=hosts,
@@ -83,7 +85,9 @@ def _domain(line: CaseLine, device: DeviceSpec | None) -> int:
     """Devices that TP may span: those of one host, or of an NVLink rack."""
     if "nvl72" in (line.interconnect or (device.link if device else "")).lower():
         return RACK_DEVICES
-    return max(1, (line.gpus or 1) // line.hosts) if line.hosts else HOST_DEVICES
+    if not line.hosts:
+        return HOST_DEVICES
+    return min(max(1, (line.gpus or 1) // line.hosts), RACK_DEVICES)
 
 
 def _usual(device: DeviceSpec | None, domain: int) -> int:
@@ -108,14 +112,18 @@ def _check_heads(shape: ModelShape, found: Counts, *, engine: EngineName, place:
     )
 
 
-def _check_enough(line: CaseLine, shape: ModelShape, found: Counts, *, place: str) -> None:
-    """Every stage has a layer, and every host a device."""
-    if found.pipeline > shape.layers:
+def _check_stages(stages: int, shape: ModelShape, *, place: str) -> None:
+    """Every stage has a layer."""
+    if stages > shape.layers:
         raise InputError(
-            f"{place}: pipeline_parallel: found {found.pipeline} stages for {shape.layers} layers,"
+            f"{place}: pipeline_parallel: found {stages} stages for {shape.layers} layers,"
             " needed a layer in each",
             fix=f"set pipeline_parallel to {shape.layers} or less",
         )
+
+
+def _check_hosts(line: CaseLine, *, place: str) -> None:
+    """Every host has a device."""
     if line.hosts is not None and line.gpus is not None and line.hosts > line.gpus:
         raise InputError(
             f"{place}: hosts: found {line.hosts} hosts for {line.gpus} gpus,"

@@ -2,6 +2,7 @@
 
 from llmdeploy.estimate.answer import LoadKind, SpeedEstimate
 from llmdeploy.estimate.case import Case
+from llmdeploy.estimate.speed.benchmark import batch_requests, benchmarked
 from llmdeploy.estimate.speed.estimate import INPUT_TOKENS, OUTPUT_TOKENS
 
 _WORDS: dict[LoadKind, str] = {
@@ -27,5 +28,14 @@ def load_words(case: Case, speed: SpeedEstimate) -> list[str]:
             f" {_WORDS[speed.load]}"
         )
     elif case.concurrency is None and case.request_rate_per_s is None:
-        said.append("concurrency and request_rate_per_s are not given: a saturated server")
+        said.append(f"concurrency and request_rate_per_s are not given: {_full(case)}")
     return said
+
+
+def _full(case: Case) -> str:
+    """What a saturated server means for the case's engine."""
+    requests = batch_requests(case)
+    if requests is None:
+        return "a saturated server"
+    workers = "" if benchmarked(case) == case else ", attention data parallel over the devices"
+    return f"{requests:g} requests at once, as trtllm-bench sends them{workers}"

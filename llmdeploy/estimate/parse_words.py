@@ -13,9 +13,12 @@ KV_DTYPES = DTYPES | {
     "float8_e4m3": "fp8", "float8_e5m2": "fp8", "fp8_inc": "fp8", "fp8_ds_mla": "fp8",
     "fp8_e4m3fn": "fp8", "fp8_e4m3fnuz": "fp8", "int8": "int8", "q8_0": "int8",
     "int4": "int4", "q4_0": "int4", "q4_1": "int4", "fp4": "nvfp4", "fp4_e2m1": "nvfp4",
-    "nvfp4": "nvfp4",
+    "nvfp4": "nvfp4", "nvfp4_4over6": "nvfp4", "nvfp4_ds_mla": "nvfp4",
+    "int8_per_token_head": "int8", "fp8_per_token_head": "fp8", "int4_per_token_head": "int4",
+    "turboquant_k8v4": "turboquant_k8v4", "turboquant_4bit_nc": "turboquant_4bit_nc",
+    "turboquant_k3v4_nc": "turboquant_k3v4_nc", "turboquant_3bit_nc": "turboquant_3bit_nc",
 }  # fmt: skip
-"""Source: vLLM 0.11 `CacheDType`, SGLang 0.5 `--kv-cache-dtype`, TensorRT-LLM 1.0
+"""Source: vLLM 0.11 and 0.32 `CacheDType`, SGLang 0.5 `--kv-cache-dtype`, TensorRT-LLM 1.0
 `kv_cache_config.dtype`, llama.cpp `--cache-type-k`."""
 UNSAID = {"auto", "default", "none", "null", "nan", "n/a", "not stated", "unknown", "model"}
 """Words that leave the choice to the engine or the checkpoint."""
@@ -49,7 +52,7 @@ def dtype(word: str | None, *, place: str) -> str | None:
 
 
 def kv_dtype(word: str | None, *, place: str) -> str | None:
-    """bf16, fp16, fp32, fp8, int8, int4 or nvfp4; None where the engine chooses."""
+    """bf16, fp16, fp32, fp8, int8, int4, nvfp4 or a turboquant; None where the engine chooses."""
     return _found(word, KV_DTYPES, place=place)
 
 

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from llmdeploy.errors import InputError
 from llmdeploy.estimate.answer import Method
 from llmdeploy.estimate.case import Case
+from llmdeploy.estimate.speed.processors import (
+    COPY_RATIO,
+    DECODE_RATIO,
+    PREFILL_RATIO,
+    READ_RATIO,
+    STEP_OVERHEAD_S,
+)
 from llmdeploy.model import active_parameters, weights_bytes
-from llmdeploy.plan.speed import DECODE_RATIO, PREFILL_RATIO, RANKS_RATIO, STEP_OVERHEAD_S
+from llmdeploy.plan.speed import RANKS_RATIO
 
-READ_RATIO = 0.8
-"""Share of a device's memory rate that reading weights reaches. Source: plan/device.py: 80 % of
-two channels of DDR5-4800; no more than assumed on CUDA, where the engine was not measured."""
-COPY_RATIO = 0.5
-"""Share of a declared processor's products that one replica's workers reach together. Assumed:
-the engine was measured on two cores, and a declaration does not say how many there are."""
 SPREAD_RATIO = 1.0
 """Half of the 90 % interval over the value. Assumed: the ratios are of two Zen 4 cores."""
 

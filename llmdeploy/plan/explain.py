@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from llmdeploy.estimate.speed.processors import STEP_OVERHEAD_S
 from llmdeploy.plan.case import Case
 from llmdeploy.plan.document import Figure, Origin
 from llmdeploy.plan.figure import counted, predicted, shown, weaker
 from llmdeploy.plan.memory import KEPT_FACTOR, PAGE_TOKENS, pages, step_bytes
-from llmdeploy.plan.speed import STEP_OVERHEAD_S
 
 
 def figures(case: Case) -> tuple[Figure, ...]:

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from llmdeploy.estimate.speed.processors import STEP_OVERHEAD_S
 from llmdeploy.plan.document import Plan
-from llmdeploy.plan.speed import RANKS_RATIO, STEP_OVERHEAD_S, THREADS_RATIO
+from llmdeploy.plan.speed import RANKS_RATIO, THREADS_RATIO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

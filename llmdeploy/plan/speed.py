@@ -2,22 +2,12 @@
 
 from dataclasses import dataclass
 
+from llmdeploy.estimate.speed.processors import DECODE_RATIO, PREFILL_RATIO, STEP_OVERHEAD_S
 from llmdeploy.plan.device import Device
 from llmdeploy.plan.memory import Numerics, kv_bytes_per_token, weights_bytes
 from llmdeploy.service import Workload
 from llmdeploy.store import Manifest
 
-STEP_OVERHEAD_S = 0.010
-DECODE_RATIO = 0.49
-PREFILL_RATIO = 0.90
-"""Python and small operations of one step; shares of a core's matrix-product rate that decoding
-and prefilling reach.
-
-Source: the embedded engine's worker, one thread of two Zen 4 cores, SmolLM2-135M bf16, 128 in / 64
-out, closed loop. Measured at 1, 8, 16, 32 requests, three rounds: 25 to 32, 59 to 64, 100 to 102,
-176 to 193 ms per token; the formula gives 29, 65, 106, 188 with the measured 206 GFLOP/s and
-20 GB/s (tests/plan/test_speed.py).
-"""
 THREADS_RATIO = 0.78
 """Share of N cores that one worker with N threads uses. Source: same machine, decode at 32
 requests: 380 tokens/s in one two-thread process, 483 in two of one thread."""

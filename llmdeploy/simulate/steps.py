@@ -60,8 +60,6 @@ class Prefill:
     mean_s: float
     square_mean: float
     cube_mean: float
-    square_tokens: float
-    """Mean of the squared length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +185,6 @@ def _prefill(
         mean_s=mean_s,
         square_mean=missed * sum(p.share * p.prefill_s**2 for p in prompts),
         cube_mean=missed**2 * sum(p.share * p.prefill_s**3 for p in prompts),
-        square_tokens=lengths.square_mean,
     )
 
 

@@ -17,6 +17,12 @@ AVOIDED = 0.75
 """How far the balancer keeps requests from replicas that prompts hold up: those finish nothing
 meanwhile and stay busier than the others. Source: as EVENNESS."""
 
+FOUND_RATIO = 0.5
+"""Of the variance of the step that an arrival finds, what its wait has: past its budget a step
+serves prompts in order, and what came last does not hold up what came first.
+
+Source: as EVENNESS."""
+
 LOOKS, SHORTEST_S = 50, 1e-9
 """Bounds of the search: an engine model may answer 0 s. Source: own choice."""
 
@@ -76,14 +82,14 @@ def _branches(load: Steps, seen: Crowd, replicas: int) -> Iterator[Branch]:
     that came in the same step; in a step with prompts; with all slots taken.
 
     A request waits for the rest of the step it finds, then its prompt goes with those that came
-    in that step; what the step's budget does not hold waits for further ones.
+    in that step, as many as the budget holds. A step is taken to be as long as its prompts need;
+    cut into steps of the budget they take as long.
     """
     even = evenness(replicas)
     for level in seen.levels:
         step = step_at(load, level, even)
         idle = level.idle_ratio * math.exp(-load.rate_per_s * load.prefill.mean_s)
         idle = 1 - (1 - idle) ** min(replicas, 4)
-        over_s, over_variance = _over_budget(load, step, even)
         free = level.chance * (1 - seen.waiting_ratio)
         yield Branch(chance=free * idle, wait_s=0.0, wait_variance=0.0, step_s=0.0)
         found = free * (1 - idle)
@@ -102,21 +108,22 @@ def _branches(load: Steps, seen: Crowd, replicas: int) -> Iterator[Branch]:
             wait_variance=step.decode_s**2 / 12 + load.prefill.square_mean,
             step_s=step.decode_s,
         )
-        grown = 0.5 + load.rate_per_s * step.prefill_s
+        together = min(1.0, load.full_step_s / max(step.found_s, SHORTEST_S))
+        grown = 0.5 + load.rate_per_s * step.prefill_s * together
+        found_variance = FOUND_RATIO * (step.found_square - step.found_s**2)
         yield Branch(
             chance=found * mixed,
-            wait_s=grown * step.found_s + over_s,
+            wait_s=grown * step.found_s,
             wait_variance=step.found_square / 12
-            + grown**2 * (step.found_square - step.found_s**2)
-            + load.rate_per_s * step.found_s * load.prefill.square_mean * (1 - even)
-            + over_variance,
+            + found_variance
+            + load.rate_per_s * step.found_s * load.prefill.square_mean * (1 - even),
             step_s=step.decode_s,
         )
-        queued_s = grown * step.found_s + over_s + seen.waiting_s
+        queued_s = grown * step.found_s + seen.waiting_s
         yield Branch(
             chance=level.chance * seen.waiting_ratio,
             wait_s=queued_s,
-            wait_variance=step.found_square + over_variance + seen.waiting_s**2,
+            wait_variance=step.found_square + seen.waiting_s**2,
             step_s=load.decode_s[-1],
         )
 
@@ -159,23 +166,6 @@ def step_at(load: Steps, level: Level, even: float) -> Step:
         found_s=max(0.0, moment2 - pure * decode_s**2) / mixed_s,
         found_square=max(0.0, moment3 - pure * decode_s**3) / mixed_s,
     )
-
-
-def _over_budget(load: Steps, step: Step, even: float) -> tuple[float, float]:
-    """Wait because steps hold no more than their budget of prompt tokens: mean and variance.
-
-    Tokens that arrive in a full step against what it holds, as a reflected random walk: the
-    backlog is exponential with mean variance / (2 x room) where there is one.
-    Source: Kingman 1962, heavy traffic.
-    """
-    full_s = step.decode_s + load.chunk_tokens * load.prefill.s_per_token
-    arriving = load.rate_per_s * full_s * load.input_tokens
-    used = min(0.98, arriving / load.chunk_tokens)
-    square_tokens = load.prefill.square_tokens - load.input_tokens**2 * even
-    variance = load.rate_per_s * full_s * square_tokens
-    backlog = variance / (2 * load.chunk_tokens * (1 - used))
-    mean_s = backlog / load.chunk_tokens * full_s
-    return used * mean_s, used * (2 - used) * mean_s**2
 
 
 def _quantile_s(parts: Sequence[Part], share: float, mean_s: float) -> float:

@@ -10,6 +10,10 @@ from llmdeploy.simulate.lengths import Lengths
 from llmdeploy.simulate.steps import EDGES, Steps, middles
 from llmdeploy.simulate.waiting import evenness, step_at
 
+SENT_ON = 2.0
+"""How much of what comes in a request's own long step the balancer sends to others, over the
+evenness of arrivals; with four replicas nearly all. Source: own simulation, as EVENNESS."""
+
 LOOKS = 16
 """Halvings of the bracket. Source: own choice."""
 
@@ -81,13 +85,16 @@ def _held(load: Steps, seen: Crowd, even: float, *, replicas: int) -> list[_Held
         whole = min(0.95, load.rate_per_s * step.prefill_s)
         idle = level.idle_ratio * math.exp(-load.rate_per_s * load.prefill.mean_s)
         share = whole * (1 - idle) ** (looked_at - 1)
-        found_s = step.pure_ratio * step.decode_s + (1 - step.pure_ratio) * step.found_s
+        # steps past the budget are cut: the mean of an exponential that ends there
+        cut_s = step.found_s * (1 - math.exp(-load.full_step_s / max(step.found_s, 1e-9)))
+        found_s = step.pure_ratio * step.decode_s + (1 - step.pure_ratio) * cut_s
         own_s = step.decode_s + load.prefill.mean_s + share * found_s * (1 - level.idle_ratio)
         found.append(
             _Held(
                 chance=level.chance * (1 - level.idle_ratio) / max(tokens, 1e-12),
                 share=min(0.9, share),
-                more_s=(1 - even) * max(0.0, min(own_s, load.full_step_s) - level.step_s),
+                more_s=max(0.0, 1 - SENT_ON * even)
+                * max(0.0, min(own_s, load.full_step_s) - level.step_s),
                 spared_ratio=(1 - whole) / (1 - share),
             )
         )

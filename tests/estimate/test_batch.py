@@ -243,7 +243,8 @@ def test_less_known_is_a_wider_interval():
     known = one(**LOAD)
     vague = one(**LOAD | {"engine_version": None, "memory_fraction": None, "max_model_len": None})
     assert width(known, "kv_cache_tokens") <= width(vague, "kv_cache_tokens")
-    assert width(known, "tpot_s") <= width(vague, "tpot_s")
+    rounded = 1 + 1e-4  # three numbers of six digits; the widths are equal
+    assert width(known, "tpot_s") <= rounded * width(vague, "tpot_s")
 
 
 def test_an_unknown_number_of_devices_widens_speed():

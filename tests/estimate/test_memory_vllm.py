@@ -32,6 +32,28 @@ def test_large_devices_but_a100_take_1024_requests():
     assert default_sequences((0, 7, 3), H100, 79 * GIB) == 256
 
 
+def test_devices_of_160_gib_compute_16384_tokens_a_step_since_0_28():
+    b200 = replace(H100, id="b200-sxm", name="B200")
+
+    def batched(version, gib):
+        total = gib * GIB
+        return default_batched_tokens(version, b200, total_bytes=total, length_tokens=4096)
+
+    assert [batched((0, 27, 1), 178), batched((0, 28, 0), 178), batched(None, 178)] == [
+        8192, 16384, 16384,
+    ]  # fmt: skip
+    assert batched((0, 28, 0), 139) == 8192
+
+
+def test_processors_take_128_requests_and_2048_tokens_a_rank():
+    cpu = replace(H100, id="cpu", name="processor", vendor="cpu")
+    assert default_sequences((0, 32, 0), cpu, 240 * GIB, ranks=2) == 256
+    tokens = default_batched_tokens(
+        (0, 32, 0), cpu, total_bytes=240 * GIB, length_tokens=8192, ranks=2
+    )
+    assert tokens == 4096
+
+
 def test_cards_before_ampere_run_the_first_core_until_0_10_2():
     """It sorts every logit, computes whole prompts and takes 256 requests."""
     turing = replace(RTX4090, compute_capability="7.5")

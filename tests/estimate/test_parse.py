@@ -170,7 +170,8 @@ def test_dtypes_in_any_spelling(word, meant):
 @pytest.mark.parametrize(
     ("word", "meant"),
     [("fp8_e4m3", "fp8"), ("FP8", "fp8"), ("fp8-e5m2", "fp8"), ("auto", None), ("int8", "int8"),
-     ("bfloat16", "bf16"), ("q4_0", "int4"), ("fp4_e2m1", "nvfp4")],
+     ("bfloat16", "bf16"), ("q4_0", "int4"), ("fp4_e2m1", "nvfp4"),
+     ("int4_per_token_head", "int4"), ("turboquant_k8v4", "turboquant_k8v4")],
 )  # fmt: skip
 def test_kv_dtypes_in_any_spelling(word, meant):
     assert kv_dtype(word, place="x") == meant

@@ -225,3 +225,8 @@ def test_devices_on_a_named_link_within_hosts_are_one_host_and_may_be_two():
 )
 def test_hosts_that_are_not_given_have_as_many_devices_as_the_devices_usual_ones(device, hosts):
     assert spread(device=devices.find(device), gpus=16, tensor_parallel=1).hosts == hosts
+
+
+def test_absurd_counts_are_answered_at_once():
+    assert "a layer in each" in refused(gpus=10**12, pipeline_parallel=10**12)[0]
+    assert counts(spread(gpus=10**12, hosts=1, holds=lambda tp: tp > 8)) == (16, 1, 10**12 // 16)

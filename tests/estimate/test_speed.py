@@ -9,8 +9,9 @@ from llmdeploy.catalog import devices, engines, models
 from llmdeploy.errors import InputError
 from llmdeploy.estimate import speed
 from llmdeploy.estimate.case import Case
+from llmdeploy.estimate.speed.benchmark import batch_requests, benchmarked
 from llmdeploy.estimate.speed.coefficients import NAMES, classes, coefficients, from_logs
-from llmdeploy.estimate.speed.load import Load, closed, open_loop, saturated
+from llmdeploy.estimate.speed.load import Load, closed, open_loop, saturated, waves
 from llmdeploy.estimate.speed.seats import seats
 from llmdeploy.estimate.speed.spread import groups
 from llmdeploy.estimate.speed.terms import (
@@ -271,3 +272,61 @@ def test_loads_of_one_replica_agree_with_each_other():
     assert closed(pace, load, callers=64).tokens_per_s == pytest.approx(full.tokens_per_s)
     half = full.tokens_per_s / 256 / 2
     assert 1 < open_loop(pace, load, rate_per_s=half).running < 64
+
+
+TRT = engines.find("TensorRT-LLM", "1.0.0")
+
+
+def test_an_engine_that_evicts_nobody_keeps_room_for_whole_answers():
+    # 5,120 tokens each where their end has room from the start, 3,072 on average where it has not
+    long = {"input_tokens": 1024.0, "output_tokens": 4096.0, "concurrency": 1e4}
+    ours, theirs = seats(case(**long)), seats(case(**long, engine=TRT))
+    assert theirs < 0.75 * ours
+
+
+def test_a_batch_is_served_in_waves_and_the_last_is_smaller():
+    pace = speed.pace(case())
+    load = Load(input_tokens=1024, output_tokens=256, seats=64)
+    full = saturated(pace, load)
+    # 128 requests: two full waves; 65: one full wave and one request alone
+    assert waves(pace, load, requests=128).tokens_per_s == pytest.approx(full.tokens_per_s)
+    alone = closed(pace, load, callers=1)
+    spent_s = 64 * 256 / full.tokens_per_s + 256 / alone.tokens_per_s
+    assert waves(pace, load, requests=65).tokens_per_s == pytest.approx(65 * 256 / spent_s)
+    few = waves(pace, load, requests=8)
+    assert few.tokens_per_s == pytest.approx(closed(pace, load, callers=8).tokens_per_s)
+
+
+def test_a_full_server_of_tensorrt_llm_is_its_own_benchmarks():
+    assert batch_requests(case(engine=TRT, input_tokens=128.0, output_tokens=4096.0)) == 1500
+    assert batch_requests(case(engine=TRT, input_tokens=128.0, output_tokens=128.0)) == 30000
+    assert batch_requests(case()) is None
+    mixture = case(engine=TRT, shape=MIXTRAL, tensor_parallel=4, concurrency=None)
+    shared = benchmarked(mixture)
+    assert shared.attention_data_parallel
+    assert groups(shared).attention_workers == 4
+    for same in (
+        case(engine=TRT, tensor_parallel=4, concurrency=None),
+        case(engine=TRT, shape=MIXTRAL, tensor_parallel=4),
+        case(shape=MIXTRAL, tensor_parallel=4, concurrency=None),
+        case(engine=engines.find("TensorRT-LLM", "0.14.0"), shape=MIXTRAL, tensor_parallel=4,
+             concurrency=None),
+    ):  # fmt: skip
+        assert benchmarked(same) == same
+
+
+def test_the_prompts_of_others_hold_up_one_stage_at_a_time():
+    """Of four stages each computes a quarter of a prompt while the others go on."""
+    prompts = {"input_tokens": 8192.0, "output_tokens": 64.0, "concurrency": 64.0}
+    one = speed.estimate(case(**prompts)).output_tokens_per_s.value
+    four = speed.estimate(case(**prompts, pipeline_parallel=4)).output_tokens_per_s.value
+    assert 2.5 * one < four < 4 * one
+
+
+def test_tensorrt_llm_before_1_0_attends_past_a_models_window():
+    mistral = models.find("mistralai/Mistral-7B-v0.1")
+    long = {"shape": mistral, "input_tokens": 20_000.0, "output_tokens": 2000.0}
+    (old,) = work_of(case(**long, engine=engines.find("TensorRT-LLM", "0.14.0"))).attended
+    (new,) = work_of(case(**long, engine=TRT)).attended
+    assert old.most_tokens == math.inf
+    assert new.most_tokens == 4096

@@ -8,10 +8,13 @@ from llmdeploy.model import CacheKind, CacheLayers, ModelShape
 ELEMENT_BYTES = {
     "fp32": 4.0, "float32": 4.0, "bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "float16": 2.0,
     "fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "nvfp4": 0.5625, "int4": 0.5625,
+    "turboquant_k8v4": 0.766, "turboquant_4bit_nc": 0.523, "turboquant_k3v4_nc": 0.461,
+    "turboquant_3bit_nc": 0.398,
 }  # fmt: skip
-"""Bytes an element; 4-bit ones with a scale byte a 16.
+"""Bytes an element, of K and V in the mean; 4-bit ones with a scale byte a 16. TurboQuant's with
+2 bytes of norm a key of 128 and 4 of scale a value.
 
-Source: vLLM 0.17 `STR_DTYPE_TO_TORCH_DTYPE`;
+Source: vLLM 0.17 `STR_DTYPE_TO_TORCH_DTYPE`, 0.32 `TurboQuantConfig`;
 SGLang 0.5.9 `MHATokenToKVPoolFP4`."""
 SPARSE_LATENT_BYTES = 656
 """An MLA entry in FP8 beside an indexer: 512 values, 4 scales of 4 bytes, 64 BF16 rotary elements.

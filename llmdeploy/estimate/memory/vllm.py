@@ -57,8 +57,8 @@ START_DEVIATION_BYTES = 0.25 * GIB
 """In use before the engine measures. Source: 10 public launch logs: 0.4 to 0.6 GiB on NVIDIA."""
 REPACKED = Term(0.48 * GIB, 0.2 * GIB)
 """Source: 11 public launch logs of quantised models on R9700: 0.1 to 0.7 GiB beyond the weights."""
-BLOCK_TOKENS = {"ascend": 128, "habana": 128}
-"""Where it is not 16. Source: vLLM Ascend 0.9 `NPUPlatform`; vLLM HPU."""
+BLOCK_TOKENS = {"ascend": 128, "habana": 128, "cpu": 128}
+"""Where it is not 16. Source: vLLM Ascend 0.9 `NPUPlatform`; vLLM HPU; vLLM 0.32 `CpuPlatform`."""
 GRAPH_BYTES = 0.2 * GIB
 GRAPH_SEQUENCE_BYTES = 0.8 * 2**20
 GRAPH_DEVIATION_RATIO = 0.8
@@ -182,14 +182,16 @@ def _layers(case: Case, rules: VllmRules) -> tuple[LayerCache, ...]:
 
 def _load(case: Case, rules: VllmRules, *, total_bytes: int, length: int) -> Load:
     version, device = case.engine.version, case.device
+    ranks = case.tensor_parallel * case.pipeline_parallel
     batched = default_batched_tokens(
-        version, device, total_bytes=total_bytes, length_tokens=length, v1=rules.v1
+        version, device, total_bytes=total_bytes, length_tokens=length, v1=rules.v1, ranks=ranks
     )
+    sequences = default_sequences(version, device, total_bytes, v1=rules.v1, ranks=ranks)
     if rules.whole_prompts or (not rules.v1 and _unchunked(case.shape)):
         batched = max(length, batched)
     return Load(
         batched_tokens=case.max_num_batched_tokens or batched,
-        sequences=case.max_num_seqs or default_sequences(version, device, total_bytes, v1=rules.v1),
+        sequences=case.max_num_seqs or sequences,
         logit_bytes=rules.logit_bytes,
         shares_expert_buffers=rules.shares_expert_buffers,
         profiles_encoder=rules.v1,

@@ -20,6 +20,11 @@ RESERVED_RATIO = 1.08
 Source: vLLM 0.5 to 0.6.3 `determine_num_available_blocks`; our fit over 5 public launch logs with
 peaks above 1 GiB: 1.03 to 1.3."""
 LARGE_DEVICE_BYTES = 70 * 2**30
+LARGEST_DEVICE_BYTES = 160 * 2**30
+PROCESSORS = (128, 2048)
+"""max_num_seqs and max_num_batched_tokens of a server on processors, a rank.
+
+Source: vLLM 0.32 `EngineArgs.get_batch_defaults`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,14 +156,21 @@ def _logit_deviation_ratio(version: Version | None) -> float:
 
 
 def default_sequences(
-    version: Version | None, device: DeviceSpec | None, total_bytes: int, *, v1: bool = True
+    version: Version | None,
+    device: DeviceSpec | None,
+    total_bytes: int,
+    *,
+    v1: bool = True,
+    ranks: int = 1,
 ) -> int:
-    """max_num_seqs where it is not given.
+    """max_num_seqs where it is not given; of `ranks` on processors.
 
     Source: vLLM 0.8 to 0.22 `_set_default_args_v1`: 1024 on large devices but A100, 256 elsewhere;
     V0 256. 0.8.0 to 0.8.3 took 1024 everywhere in V1, and fell back to V0 as often as not.
     """
     at = version or NEWEST
+    if _is_processor(device):
+        return PROCESSORS[0] * ranks
     return 1024 if v1 and at >= (0, 8) and _large(at, device, total_bytes) else 256
 
 
@@ -169,18 +181,28 @@ def default_batched_tokens(
     total_bytes: int,
     length_tokens: int,
     v1: bool = True,
+    ranks: int = 1,
 ) -> int:
     """max_num_batched_tokens of a server where it is not given: what the profile run computes.
 
     Source: vLLM 0.5.4 to 0.7 `SchedulerConfig` (a whole prompt, in chunks of 512 and later 2048
-    beyond 32k tokens); 0.8 to 0.22 `_set_default_args_v1`, OPENAI_API_SERVER.
+    beyond 32k tokens); 0.8 to 0.22 `_set_default_args_v1`, OPENAI_API_SERVER; 0.28 and 0.32
+    `get_batch_defaults`: 16384 from 160 GiB.
     """
     at = version or NEWEST
+    if _is_processor(device):
+        return PROCESSORS[1] * ranks
+    if at >= (0, 28) and total_bytes >= LARGEST_DEVICE_BYTES:
+        return 16384
     if v1 and at >= (0, 8):
         return 8192 if _large(at, device, total_bytes) else 2048
     if length_tokens > 32768 and at >= (0, 5, 4):
         return 512 if at < (0, 7) else 2048
     return max(length_tokens, 2048)
+
+
+def _is_processor(device: DeviceSpec | None) -> bool:
+    return device is not None and device.vendor == "cpu"
 
 
 def _large(at: Version, device: DeviceSpec | None, total_bytes: int) -> bool:

@@ -6,9 +6,11 @@ from dataclasses import replace
 from llmdeploy.errors import InputError
 from llmdeploy.estimate.answer import Estimated, LoadKind, SpeedEstimate
 from llmdeploy.estimate.case import Case
-from llmdeploy.estimate.speed.coefficients import Fitted, coefficients, spread
-from llmdeploy.estimate.speed.load import Load, Served, closed, open_loop, saturated
+from llmdeploy.estimate.speed.benchmark import batch_requests, benchmarked
+from llmdeploy.estimate.speed.coefficients import Fitted, spread
+from llmdeploy.estimate.speed.load import Load, Served, closed, open_loop, saturated, waves
 from llmdeploy.estimate.speed.pace import Pace, paced
+from llmdeploy.estimate.speed.processors import fitted as fitted_to
 from llmdeploy.estimate.speed.seats import seats
 from llmdeploy.estimate.speed.spread import HOST_DEVICES, Groups
 from llmdeploy.estimate.speed.work import work_of
@@ -33,13 +35,15 @@ how workers wait for each other and which devices TP and EP both count is told b
 Source: 300 public points of such launches; log(measured / foretold) of TPOT from -1.0 to 0.5."""
 
 
-def estimate(case: Case) -> SpeedEstimate:
+def estimate(case: Case, fitted: Fitted | None = None) -> SpeedEstimate:
     """Speed at the asked concurrency or rate, at the smaller load where both are given; of the
     saturated server where neither is.
 
-    InputError where the device or the model's parameters are unknown.
+    `fitted`: other coefficients than the case's own, as while they are fitted. InputError where
+    the device or the model's parameters are unknown.
     """
-    fitted = coefficients(case)
+    case = benchmarked(case)
+    fitted = fitted or fitted_to(case)
     made = paced(work_of(case), fitted)
     load = Load(
         input_tokens=case.input_tokens or INPUT_TOKENS,
@@ -79,7 +83,12 @@ def _held(case: Case, pace: Pace, load: Load, *, most: Served) -> tuple[LoadKind
         coming = open_loop(pace, load, rate_per_s=rate_per_s / replicas)
     if coming is not None and (looped is None or coming.tokens_per_s < looped.tokens_per_s):
         return "request rate", coming
-    return ("concurrency", looped) if looped is not None else ("saturation", most)
+    if looped is not None:
+        return "concurrency", looped
+    requests = batch_requests(case)
+    return "saturation", most if requests is None else waves(
+        pace, load, requests=requests / replicas
+    )
 
 
 def _wider(case: Case, kind: LoadKind) -> float:

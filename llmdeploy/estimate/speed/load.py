@@ -1,7 +1,7 @@
 """One replica under a load: a closed loop, an open one, or all it can take."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmdeploy.estimate.speed.pace import Pace
 from llmdeploy.estimate.speed.seats import BURST_REQUESTS
@@ -77,6 +77,20 @@ def saturated(pace: Pace, load: Load) -> Served:
     )
 
 
+def waves(pace: Pace, load: Load, *, requests: float) -> Served:
+    """Requests that all come at once and are served in waves of as many as have a seat; the last
+    wave is smaller, and faster."""
+    most = saturated(pace, load)
+    whole, left = divmod(requests, max(1.0, load.seats))
+    if whole < 1:
+        return _seated(pace, load, requests)
+    each = requests * load.output_tokens
+    spent_s = whole * max(1.0, load.seats) * load.output_tokens / most.tokens_per_s
+    if left >= 1:
+        spent_s += left * load.output_tokens / _seated(pace, load, left).tokens_per_s
+    return replace(most, tokens_per_s=each / spent_s)
+
+
 def open_loop(pace: Pace, load: Load, *, rate_per_s: float) -> Served:
     """Requests that come by themselves; above what is possible, the saturated server.
 
@@ -98,7 +112,7 @@ def open_loop(pace: Pace, load: Load, *, rate_per_s: float) -> Served:
             running=running / workers, output_tokens=output,
         )  # fmt: skip
         running = min((running + rate_per_s * output * step_s) / 2, load.seats)
-    busy = min(rate_per_s * prompt_s / workers, 0.98)
+    busy = min(rate_per_s * prompt_s / workers / pace.work.groups.stages, 0.98)
     first_s = (
         found.first_s + prompt_s + found.first_steps * decode_s
         + prompt_s * busy / (2 * (1 - busy))
@@ -107,14 +121,16 @@ def open_loop(pace: Pace, load: Load, *, rate_per_s: float) -> Served:
 
 
 def _pass_s(pace: Pace, load: Load, running: float) -> float:
+    """How long a pass over the prompts of others holds up a stage: each has its part of it, and
+    the next stage computes one pass while this one goes on to the next."""
     prompts = prompts_a_pass(running, load.output_tokens)
-    return pace.prefill_s(load.input_tokens, prompts=prompts)
+    return pace.prefill_s(load.input_tokens, prompts=prompts) / pace.work.groups.stages
 
 
 def _each_s(pace: Pace, load: Load) -> float:
-    """A prompt's share of a pass that is full of them."""
+    """A prompt's share of a pass that is full of them, of one stage."""
     prompts = prompts_of_many(load.input_tokens)
-    return pace.prefill_s(load.input_tokens, prompts=prompts) / prompts
+    return pace.prefill_s(load.input_tokens, prompts=prompts) / prompts / pace.work.groups.stages
 
 
 def _seated(pace: Pace, load: Load, callers: float) -> Served:

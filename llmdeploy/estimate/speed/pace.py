@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from llmdeploy.catalog.links import Line
 from llmdeploy.estimate.answer import Method, Origin
 from llmdeploy.estimate.case import Case
-from llmdeploy.estimate.speed.coefficients import Coefficients, Fitted, coefficients, spread
+from llmdeploy.estimate.speed.coefficients import Coefficients, Fitted, spread
+from llmdeploy.estimate.speed.processors import fitted
 from llmdeploy.estimate.speed.terms import prefill_terms, prompt_seconds
 from llmdeploy.estimate.speed.work import Collective, Work, work_of
 
@@ -72,17 +73,17 @@ class Pace:
 
 def pace(case: Case) -> Pace:
     """The pace of one replica of a case; InputError where its device or weights are unknown."""
-    return paced(work_of(case), coefficients(case))
+    return paced(work_of(case), fitted(case))
 
 
-def paced(work: Work, fitted: Fitted) -> Pace:
+def paced(work: Work, known: Fitted) -> Pace:
     """The pace of known work: constants of a decoding step multiplied out once."""
-    found = fitted.coefficients
-    low, high = spread("tpot", fitted)
+    found = known.coefficients
+    low, high = spread("tpot", known)
     return Pace(
         work=work,
         coefficients=found,
-        method=fitted.method,
+        method=known.method,
         spread_ratio=(math.exp(high) - math.exp(low)) / 2,
         fixed_s=found.step_s
         + found.layer_s * work.layers

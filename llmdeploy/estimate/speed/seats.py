@@ -1,11 +1,12 @@
 """How many requests one replica decodes at once at most: cache and scheduler."""
 
+from llmdeploy.catalog.types import EngineName
 from llmdeploy.estimate import memory
 from llmdeploy.estimate.case import Case
+from llmdeploy.estimate.memory.vllm_rules import default_sequences
 from llmdeploy.estimate.speed.spread import Groups, groups
 from llmdeploy.estimate.speed.work import kv_element_bytes
 
-GIB = 2**30
 SLOTS = {"llama.cpp": 1, "exllama": 1, "tgi": 128, "lmdeploy": 256, "mlc": 80, "mindie": 200,
          "tensorrt-llm": 2048, "sglang": 2048, "embedded": 64}  # fmt: skip
 """Requests that an engine's scheduler takes by default.
@@ -13,6 +14,9 @@ Source: llama.cpp 2024 `-np`, LMDeploy 0.7 `max_batch_size`, MLC-LLM `max_num_se
 `maxBatchSize`, TensorRT-LLM 1.0 `max_batch_size`, SGLang 0.5 `max_running_requests`, TGI 3."""
 
 
+RESERVING: tuple[EngineName, ...] = ("tensorrt-llm",)
+"""Engines that admit a request when its longest answer has room.
+Source: TensorRT-LLM 0.8 to 1.2 `CapacitySchedulerPolicy.GUARANTEED_NO_EVICT`, its default."""
 BURST_REQUESTS = 500.0
 """Requests at a saturated server whose load is not said, of all replicas together.
 Source: our reading of 120 runs of the GPUStack performance lab with all prompts at once: TTFT is
@@ -22,7 +26,8 @@ half the time of 450 to 500 requests. TensorRT-LLM's own benchmark fills every s
 def seats(case: Case) -> float:
     """Requests of one replica at once: the scheduler's limit, and the cache over a mean request.
 
-    A request holds its prompt and, on average, half its output.
+    A request holds its prompt and, on average, half its output; of an engine that keeps room for
+    all of it from the start, its whole output.
     """
     spread = groups(case)
     room = _room(case, spread)
@@ -37,20 +42,19 @@ def _room(case: Case, spread: Groups) -> float:
     cached = memory.estimate(case).kv_cache_tokens
     if cached is None or cached.value <= 0:
         return limit
-    held = (case.input_tokens or 512.0) + (case.output_tokens or 256.0) / 2
+    kept = 1.0 if case.engine.name in RESERVING else 0.5
+    held = (case.input_tokens or 512.0) + kept * (case.output_tokens or 256.0)
     tokens = cached.value * spread.attention_workers * _more_by_width(case)
     return max(1.0, min(limit, tokens / held))
 
 
 def _slots(case: Case) -> int:
-    """vLLM: 256, and 1024 on devices of 70 GiB and more since 0.8.
-    Source: vLLM 0.11 `EngineArgs._set_default_args`."""
+    """Of one attention worker, as the engine is started by default."""
     if case.engine.name != "vllm":
         return SLOTS[case.engine.name]
-    large = case.device is not None and case.device.memory_bytes >= 70 * GIB
-    a100 = case.device is not None and case.device.architecture == "ampere"
-    new = case.engine.version is None or case.engine.version >= (0, 8, 3)
-    return 1024 if large and new and not a100 else 256
+    size_bytes = case.device.memory_bytes if case.device is not None else 0
+    ranks = case.tensor_parallel * case.pipeline_parallel
+    return default_sequences(case.engine.version, case.device, size_bytes, ranks=ranks)
 
 
 def _more_by_width(case: Case) -> float:

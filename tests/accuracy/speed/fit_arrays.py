@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from llmdeploy.estimate.speed.benchmark import benchmarked
 from llmdeploy.estimate.speed.coefficients import classes
 from llmdeploy.estimate.speed.serving import prompts_a_pass, prompts_of_many
 from llmdeploy.estimate.speed.terms import Terms, decode_terms, prefill_terms
@@ -28,6 +29,7 @@ class One:
     full: Terms
     prompts_full: float
     mixed: Terms
+    stages: float
     callers: float
     running: float
     output_tokens: float
@@ -48,6 +50,7 @@ class Arrays:
     prompts_full: np.ndarray
     mixed: Terms
     """Of the prompts that are computed beside a decoding step."""
+    stages: np.ndarray
     callers: np.ndarray
     running: np.ndarray
     output_tokens: np.ndarray
@@ -61,7 +64,7 @@ class Arrays:
 
 @functools.cache
 def _one(point: Point) -> One:
-    case = point.case
+    case = benchmarked(point.case)
     work = work_of(case)
     spread = work.groups
     at_once, tpot_s = loaded(point)
@@ -77,6 +80,7 @@ def _one(point: Point) -> One:
         full=prefill_terms(work, asked, prompts=many),
         prompts_full=many,
         mixed=prefill_terms(work, asked, prompts=prompts_a_pass(running, output)),
+        stages=float(spread.stages),
         callers=max(1.0, at_once / (spread.replicas * spread.attention_workers)),
         running=running,
         output_tokens=output,
@@ -104,6 +108,7 @@ def arrays(found: list[Point]) -> Arrays:
         full=terms("full"),
         prompts_full=column("prompts_full"),
         mixed=terms("mixed"),
+        stages=column("stages"),
         callers=column("callers"),
         running=column("running"),
         output_tokens=column("output_tokens"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from llmdeploy.estimate.speed.coefficients import NAMES, Coefficients
+from llmdeploy.estimate.speed.coefficients import NAMES, Coefficients, classes, from_logs
 from llmdeploy.estimate.speed.serving import tpot_s, ttft_s
 from llmdeploy.estimate.speed.terms import decode_seconds, prompt_seconds
 
@@ -40,10 +40,13 @@ KERNELS = (
 )  # fmt: skip
 GROUPS: dict[str, dict[str, float]] = {
     "engine": {**dict.fromkeys(NAMES, 0.8), "cohort": 0.2, "burst": 0.1},
-    "architecture": dict.fromkeys(
-        (*KERNELS, "layer_s", "expert_layer_s", "kv_read", "collective", "prompt_attention_compute",
-         "step_s"), 0.4,
-    ),
+    "architecture": {
+        **dict.fromkeys(
+            (*KERNELS, "layer_s", "expert_layer_s", "kv_read", "collective",
+             "prompt_attention_compute", "step_s"), 0.4,
+        ),
+        **dict.fromkeys(("prompt_dense_compute", "prompt_expert_compute"), 0.8),
+    },
     "format": dict.fromkeys(KERNELS, 0.6),
     "version": {
         **dict.fromkeys(("first_s", "first_steps"), 1.0),
@@ -111,11 +114,11 @@ def as_coefficients(logs: np.ndarray) -> Coefficients:
 def predicted(data: Arrays, found: Coefficients) -> tuple[np.ndarray, np.ndarray]:
     decode = decode_seconds(data.decode, found)
     others = data.running * (1 - 1 / data.callers) * data.has_prompt
-    beside = prompt_seconds(data.mixed, found)
+    beside = prompt_seconds(data.mixed, found) / data.stages
     tpot = tpot_s(decode, beside, found=found, running=others, output_tokens=data.output_tokens)
     ttft = ttft_s(
         prompt_seconds(data.prompt, found),
-        prompt_seconds(data.full, found) / data.prompts_full,
+        prompt_seconds(data.full, found) / data.prompts_full / data.stages,
         step_s=tpot,
         found=found,
         callers=data.callers,
@@ -201,15 +204,10 @@ def fitted(found: list[Point], *, rounds: int = 10) -> Model:
     return problem.model
 
 
-def tested(model: Model, found: list[Point]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Logarithms of foretold over measured TPOT, TTFT and tokens per second.
-
-    The points need not have been fitted.
-    """
-    data = arrays(found)
-    tpot, ttft = predicted(data, as_coefficients(model.logs(model.places(data.classes))))
-    known = (data.has_prompt > 0) & np.isfinite(data.ttft_s)
-    first = np.where(known, np.log(ttft / data.ttft_s), np.nan)
-    foretold_s = np.where(known, ttft, 0) + data.output_tokens * tpot
-    measured_s = np.where(known, data.ttft_s, 0) + data.output_tokens * data.tpot_s
-    return np.log(tpot / data.tpot_s), first, np.log(measured_s / foretold_s)
+def coefficients(model: Model, found: list[Point]) -> list[Coefficients]:
+    """Of each point, which need not have been fitted."""
+    logs = model.logs(model.places([classes(point.case) for point in found]))
+    return [
+        from_logs({name: float(row[i]) for i, name in enumerate(NAMES)})
+        for row in logs
+    ]  # fmt: skip

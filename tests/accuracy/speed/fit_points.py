@@ -3,7 +3,10 @@
 import functools
 import random
 from collections import defaultdict
+from dataclasses import replace
 
+from llmdeploy.estimate.speed.benchmark import batch_requests, benchmarked
+from llmdeploy.estimate.speed.estimate import estimate
 from llmdeploy.estimate.speed.seats import seats
 from llmdeploy.estimate.speed.spread import groups
 
@@ -37,14 +40,22 @@ def saturated(point: Point) -> bool:
 
 @functools.cache
 def loaded(point: Point) -> tuple[float, float]:
-    """Requests at once, and seconds between tokens: of a full server, what its throughput says."""
+    """Requests at once, and seconds between tokens: of a full server, what its throughput says, of
+    a batch that it served in waves without the last one, as far as the table foretells that."""
     if point.tpot_s is not None:
         return point.case.concurrency or 1, point.tpot_s
+    rate = point.output_tokens_per_s or 1
     if point.case.concurrency is not None:
         at_once = point.case.concurrency
     else:
-        at_once = seats(point.case) * groups(point.case).replicas
-    return at_once, at_once * FULL / (point.output_tokens_per_s or 1)
+        case = benchmarked(point.case)
+        at_once = seats(case) * groups(case).replicas
+        if requests := batch_requests(point.case):
+            at_once = min(at_once, requests)
+            told = estimate(point.case)
+            steady = estimate(replace(case, concurrency=at_once))
+            rate *= steady.output_tokens_per_s.value / told.output_tokens_per_s.value
+    return at_once, at_once * FULL / rate
 
 
 def running_of(point: Point) -> float | None:

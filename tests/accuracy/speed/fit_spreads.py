@@ -1,18 +1,23 @@
 """Errors of a fit on points that it saw or did not see, and the intervals that follow."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from .fit_model import Model, fitted, tested
+from llmdeploy.estimate.speed.coefficients import Fitted
+from llmdeploy.estimate.speed.estimate import estimate
+
+from .fit_model import Model, coefficients, fitted
 from .fit_points import thinned
 from .rows import Point
 
 LEAST_POINTS = 10
 """Of a model or device that is held out: fewer say nothing."""
-FIGURES = ("tpot", "ttft", "tokens")
+ATTRIBUTES = (("tpot", "tpot_s"), ("ttft", "ttft_s"), ("tokens", "output_tokens_per_s"))
+FIGURES = tuple(figure for figure, _ in ATTRIBUTES)
 OUTSIDE = 0.03
 """Of fitted points below and above an interval's ends. Less than a twentieth: launches of which
 the keys tell only a part are met worse, and those between the fitted and the held out are many."""
@@ -32,9 +37,22 @@ class Tested:
 
     @classmethod
     def of(cls, model: Model, found: list[Point]) -> "Tested":
-        figures = dict(zip(FIGURES, tested(model, found), strict=True))
-        paced = np.array([p.tpot_s is not None for p in found])
-        figures["tpot"] = np.where(paced, figures["tpot"], np.nan)
+        """What the estimate says with these coefficients: from the keys alone, not with the
+        requests at once that were measured."""
+        made = [
+            estimate(point.case, Fitted(coefficients=one, method="calibrated", kind="", seen=False))
+            for point, one in zip(found, coefficients(model, found), strict=True)
+        ]
+        figures = {
+            figure: np.array(
+                [
+                    math.log(getattr(told, name).value / measured)
+                    if (measured := getattr(point, name)) else math.nan
+                    for point, told in zip(found, made, strict=True)
+                ]
+            )
+            for figure, name in ATTRIBUTES
+        }  # fmt: skip
         return cls(points=found, figures=figures)
 
     def and_also(self, other: "Tested") -> "Tested":
