@@ -73,7 +73,9 @@ def _verdict(result: Result) -> str:
         case True:
             return "fits"
         case False:
-            return f"does not fit: {result.memory.refusal or 'no reason known'}"
+            known = any(number_of(result, key) is not None for key in SPEED_KEYS)
+            speeds = "; the speeds are as if it did" if known else ""
+            return f"does not fit: {result.memory.refusal or 'no reason known'}{speeds}"
         case _:
             why = next((m.why for m in result.unanswered if m.key == "fits"), "too close to say")
             return f"not known whether it fits: {result.memory.refusal or why}"
