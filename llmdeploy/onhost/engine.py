@@ -12,6 +12,11 @@ SHARED = pathlib.Path("/dev/shm")
 MARK = "LLMDEPLOY_RANK"
 NAMES = ("psm_", "sem.mp-", "vllm", "nccl-", "torch_", "sglang", "sm_")
 """How segments of engines begin: Python's shared memory and semaphores, vLLM's, NCCL's, torch's."""
+RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:2"}
+"""torch asks for the name behind each peer's address, in a form that /etc/hosts cannot answer
+(::ffff:10.0.0.1): where no name server answers, a group took 10 s longer to form.
+
+Source: torch 2.13 c10d `socket.cpp`; own runs on hosts without a name server."""
 
 
 class Engine:
@@ -20,7 +25,7 @@ class Engine:
     def __init__(self, argv: list[str], env: dict[str, str], *, cwd: str, name: str) -> None:
         self._argv, self._cwd, self._name = argv, cwd, name
         # setproctitle writes titles over the environment that /proc shows, unless told not to
-        self._env = {**os.environ, **env, MARK: name, "SPT_NOENV": "1"}
+        self._env = {**RESOLVER, **os.environ, **env, MARK: name, "SPT_NOENV": "1"}
         self._process: subprocess.Popen[bytes] | None = None
         self._seen: set[str] = set()
         self._mine: set[str] = set()
