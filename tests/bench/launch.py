@@ -1,6 +1,7 @@
 """What `llmdeploy launch` adds to the engine's own start, on this machine.
 
-    python -m tests.bench.launch --rounds 3
+    python -m tests.bench.launch --rounds 3              one host, the embedded engine
+    python -m tests.bench.launch --rounds 3 --hosts 2    booted hosts and vLLM's CPU build; root
 
 In turns: the launch of a plan, from the command to its end (ready, dark), and the very same
 engine command by hand, until it says that it is ready. The gateway runs already, as for every
@@ -24,6 +25,7 @@ from typing import Any
 
 import httpx
 
+from tests.bench import launch_group
 from tests.end_to_end.story import Story, free_port
 
 STORE = pathlib.Path(os.environ.get("LLMDEPLOY_TEST_CACHE", "~/.cache/llmdeploy-tests"))
@@ -42,13 +44,20 @@ class Command:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="llmdeploy-bench-"))
+    parser.add_argument("--hosts", type=int, default=1, help="booted hosts of a group (default 1)")
+    wanted = parser.parse_args()
     store = STORE.expanduser() / "models"
+    if wanted.hosts > 1:
+        made = sorted(STORE.expanduser().glob("vllm-*/whole"))
+        assert made, "vLLM's CPU build is not there: ./tests/engines.sh"
+        python = str(made[-1].parent / "bin" / "python")
+        launch_group.measure(wanted.rounds, hosts=wanted.hosts, python=python, store=store)
+        return
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="llmdeploy-bench-"))
     story = Story(folder=folder, store=store, port=free_port())
     try:
         story.first_release()
-        _measure(story, rounds)
+        _measure(story, wanted.rounds)
     finally:
         story.close()
         shutil.rmtree(folder, ignore_errors=True)
