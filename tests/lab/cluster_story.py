@@ -80,6 +80,17 @@ class ClusterStory:
         assert code is None or done.returncode == code, shown
         return done
 
+    @contextmanager
+    def launching(self, plan: pathlib.Path) -> Iterator[subprocess.Popen[str]]:
+        """A launch that goes on beside the block; its lines come on stderr."""
+        command = ("launch", str(plan), "--inventory", "cluster.yaml", "--yes")
+        with subprocess.Popen(
+            [sys.executable, "-m", "llmdeploy", *command],
+            env=self.environment, cwd=self.folder, stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, text=True,
+        ) as process:  # fmt: skip
+            yield process
+
     @property
     def environment(self) -> dict[str, str]:
         state = str(self.folder / "state")

@@ -4,13 +4,9 @@ A release that runs beside it answers through the gateway all the while.
 """
 
 import json
-import os
 import pathlib
 import shutil
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -191,17 +187,12 @@ def test_another_version_on_one_host_is_refused_before_any_start(
 
 def test_a_launch_that_was_killed_goes_on(story: ClusterStory, second: pathlib.Path) -> None:
     behave(story, node1={"pause_s": 4.0}, node2={"pause_s": 4.0})
-    process = subprocess.Popen(
-        [sys.executable, "-m", "llmdeploy", "launch", str(second), "--inventory", "cluster.yaml",
-         "--yes"], env=story.environment, cwd=story.folder, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "started after" in line:
-            os.kill(process.pid, signal.SIGKILL)
-            break
-    process.wait()
-    process.stderr.close()
+    with story.launching(second) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "started after" in line:
+                process.kill()
+                break
     done = story.launch(second)
     assert "goes on from started" in done.stderr
     assert story.ask(second.name).startswith("one")
