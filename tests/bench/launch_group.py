@@ -18,11 +18,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from llmdeploy.document import parse
-from llmdeploy.edge.http import HttpxHttp
-from llmdeploy.plan.document import Plan
-from llmdeploy.release import warm
-from llmdeploy.release.state import Endpoint
+from tests.bench.proven import prove
 from tests.end_to_end.story import free_port
 from tests.lab.bed import Bed
 from tests.lab.cluster_story import ClusterStory, one_core_each, phases
@@ -107,17 +103,14 @@ def _by_hand(
     story: ClusterStory, folder: pathlib.Path, commands: list[Command]
 ) -> tuple[float, float]:
     """Seconds until the head lists its model, and until it has answered as for launch."""
-    plan = parse((folder / "plan.yaml").read_text(), Plan, place="plan.yaml")
-    replica, head = plan.replicas[0], commands[0]
+    head, address = commands[0], story.bed.machines[0].address
     port = int(head.argv[head.argv.index("--port") + 1])
-    at = Endpoint(replica="r0", host="node1", address=story.bed.machines[0].address, port=port)
-    http, begun_s = HttpxHttp(), time.monotonic()
+    begun_s = time.monotonic()
     processes = [_start(command) for command in commands]
     try:
-        _await_listed(f"http://{at.address}:{port}/v1/models")
+        _await_listed(f"http://{address}:{port}/v1/models")
         ready_s = time.monotonic() - begun_s
-        warm.warm(plan, replica, at, http=http)
-        warm.probe(replica, at, http=http)
+        prove(folder, address=address, port=port)
         return ready_s, time.monotonic() - begun_s
     finally:
         for command in commands:
