@@ -280,12 +280,15 @@ def _take(spec: Spec, store: Store, missing: list[File], state: State) -> None:
 
 def _await(store: Store, file: File, state: State, *, had_bytes: int) -> None:
     """The file, once it was written here whole."""
-    size, moved_s = store.size_bytes(file), time.monotonic()
+    size, moved_s, told_s = store.size_bytes(file), time.monotonic(), 0.0
     while size < file.size_bytes:
         time.sleep(LOOK_S)
         now = store.size_bytes(file)
         if now != size:
             size, moved_s = now, time.monotonic()
+            if moved_s - told_s > STATE_S:
+                told_s = moved_s
+                state.set(copied_bytes=store.copied_bytes + size - had_bytes)
         elif time.monotonic() - moved_s > IDLE_S:
             raise Failed(f"{file.name}: stopped coming at byte {size}")
     store.finish(file)

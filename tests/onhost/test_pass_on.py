@@ -178,3 +178,13 @@ def test_a_full_disk_is_named_before_anything_is_sent(tmp_path: pathlib.Path, mo
     big = model.manifest.model_copy(update={"files": (huge,)})
     with pytest.raises(Refused, match=r"h0: .*its disk has .* free, needed 1048576\.0 TiB"):
         bring(Model(manifest=big, folder=model.folder), stations(tmp_path, 1))
+
+
+def test_how_far_the_first_host_is_is_told_while_the_model_comes(
+    tmp_path: pathlib.Path, model: Model
+) -> None:
+    (host,) = stations(tmp_path, 1)
+    _, told = bring(model, (replace(host, staging_bytes_per_s=WEIGHTS_BYTES / 8),))
+    shares = [int(found[1]) for line in told if (found := re.search(r"h0 (\d+)%", line))]
+    assert shares
+    assert 0 < shares[0] < 100
