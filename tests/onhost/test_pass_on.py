@@ -15,7 +15,7 @@ import pytest
 from llmdeploy.edge.clock import SystemClock
 from llmdeploy.edge.local import LocalShell
 from llmdeploy.errors import Refused
-from llmdeploy.release import transfer
+from llmdeploy.release import hop, transfer
 from llmdeploy.release.layout import ServiceLayout
 from llmdeploy.release.site import Station
 from llmdeploy.store import Model
@@ -188,3 +188,12 @@ def test_how_far_the_first_host_is_is_told_while_the_model_comes(
     shares = [int(found[1]) for line in told if (found := re.search(r"h0 (\d+)%", line))]
     assert shares
     assert 0 < shares[0] < 100
+
+
+def test_what_came_in_part_needs_no_room_again(tmp_path: pathlib.Path, model: Model) -> None:
+    (host,) = stations(tmp_path, 1)
+    there = hop.hop(host)
+    assert hop.room(model.manifest, there)[1] == 0
+    weights = max(model.manifest.stored, key=lambda file: file.size_bytes)
+    pathlib.Path(there.objects, f"{weights.sha256}.part").write_bytes(bytes(1000))
+    assert hop.room(model.manifest, there)[1] == 1000
