@@ -168,6 +168,9 @@ def _look(
     ended = engine.ended()
     if ended is not None:
         return End("own", spec.position, f"the engine ended: {ended}")
+    lost = engine.lost()
+    if lost is not None:
+        return End("own", spec.position, f"the engine's {lost}")
     engine.note_segments()
     if beat and beat.frozen:
         return End("frozen", spec.position, beat.frozen)

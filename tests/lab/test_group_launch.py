@@ -90,9 +90,10 @@ def test_a_link_cut_during_the_proof_fails_the_launch_and_nothing_stays(
 ) -> None:
     with light_traffic(story) as old, story.launching(story.plan(note="cut off")) as process:
         assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("2 hosts: all-reduce"):
-                break
+        while not _processes(_second(story), "rank_first"):
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.1)
+        time.sleep(1.0)  # torch is being imported; what looks for the model is done
         begun_s = time.monotonic()
         story.bed.network.cut(_second(story).plug)
         try:
@@ -103,7 +104,8 @@ def test_a_link_cut_during_the_proof_fails_the_launch_and_nothing_stays(
         print(f"a link cut during the proof: failed after {took_s:.1f} s: {told[-600:]}")
         assert process.wait() == 3
     assert old.failed == []
-    assert "all-reduce between its hosts: node2" in told
+    assert "node2" in told
+    assert "the connection was lost" in told
     assert took_s < 60.0
     _await_none(story, "rank_first")
     assert _inventory(_second(story)) == (0, 0, 0)
@@ -160,7 +162,7 @@ def _nothing(story: ClusterStory) -> None:
 
 
 FAULTS = {
-    "kill -9 of a worker": Fault(_kill("VLLM::Worker"), _nothing, "the engine ended", 20.0),
+    "kill -9 of a worker": Fault(_kill("VLLM::Worker"), _nothing, "the engine", 20.0),
     "kill -9 of the second host's vllm serve": Fault(
         _kill("entrypoints.cli.main serve"), _nothing, "killed by SIGKILL", 10.0
     ),

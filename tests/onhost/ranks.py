@@ -21,7 +21,9 @@ segment.truncate(4096)
 held = mmap.mmap(segment.fileno(), 4096)
 import multiprocessing
 lock = multiprocessing.get_context("spawn").Lock()
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+wait = ["-c", "import time; time.sleep(600)"]
+subprocess.Popen([sys.executable, *wait], start_new_session=True)
+subprocess.Popen(["VLLM::Worker", *wait], executable=sys.executable)
 if head:
     if os.path.exists(sys.argv[5]):
         time.sleep(float(open(sys.argv[5]).read()))
@@ -31,7 +33,7 @@ if os.path.exists(sys.argv[4]):
     sys.exit(3)
 time.sleep(600)
 """
-"""Holds shared memory, and has a child in a session of its own; the head listens."""
+"""Holds shared memory, has a worker and a child in a session of its own; the head listens."""
 
 
 def free_port() -> int:
