@@ -33,8 +33,7 @@ _END = (
 _OWN_IMPORT = re.compile(
     r"^from (?:llmdeploy\.\S+|__future__) import (?:\([^)]*\)|.*)\n", re.MULTILINE
 )
-_SIGNALS = {14: "its watchdog ended it", 9: "it was killed", 11: "it crashed (SIGSEGV)",
-            15: "it was told to end, as another host had failed"}  # fmt: skip
+_SIGNALS = {14: "its watchdog ended it", 9: "it was killed", 11: "it crashed (SIGSEGV)"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
