@@ -10,9 +10,9 @@ from llmdeploy.release.site import Orders, Site
 from llmdeploy.release.together import together
 from llmdeploy.units import show_seconds
 
-POLL_S = 0.5
-"""Between two looks at all ranks. Source: own choice."""
-SILENT_LOOKS = 20
+POLL_S = 1.0
+"""Between two looks at all ranks. Source: own choice: each takes some ms of a host's processor."""
+SILENT_LOOKS = 10
 """So many looks in a row without an answer and the host is taken for lost.
 
 Source: own choice: 10 s, as the ranks themselves wait (onhost/group.py)."""
