@@ -4,11 +4,12 @@
 #   ./tests/engines.sh          prints its folder, and makes it first where it is not there
 #
 # It lies outside the repository, in ~/.cache/llmdeploy-tests/vllm-VERSION (or under
-# $LLMDEPLOY_TEST_CACHE): 2.1 GB, made once in 2-4 minutes. What serving imports is compiled to
+# $LLMDEPLOY_TEST_CACHE): 2.2 GB, made once in 1-4 minutes. What serving imports is compiled to
 # bytecode with it: hosts see it read-only, and each engine would compile again. Tests skip without
 # it and say so.
 set -euo pipefail
 unset PYTHONDONTWRITEBYTECODE
+exec 2> >(grep -v '^WARNING: Location' >&2)   # pip's, of empty local indexes
 here=$(cd "$(dirname "$0")" && pwd)
 version=0.32.0
 torch=2.13.0+cpu
