@@ -3,7 +3,7 @@
 #
 #   ./tests/run.sh            everything
 #   ./tests/run.sh --fast     without the tests that start engines, gateways or supervisors
-#   ./tests/run.sh --engines  everything, and vLLM's CPU build first: 2.5 GB more, in the cache
+#   ./tests/run.sh --engines  everything, and vLLM's CPU build first: 2.2 GB more, in the cache
 #
 # Needs Python >= 3.11 with venv and 5 GiB of disk. Installs llmdeploy[host,engine,test] into
 # .venv-test (or $LLMDEPLOY_TEST_VENV); the test model is made once in ~/.cache/llmdeploy-tests.

@@ -48,7 +48,7 @@ def command(serve: ServeSpec, place: Place) -> EngineCommand:
         options["--max-num-queued-reqs"] = str(serve.max_queue)
     options |= _hosts(serve, group, seat)
     flags = [part for option, value in options.items() for part in (option, value)]
-    if serve.device == "cpu" and group.pipeline_parallel == 1:
+    if _eager(serve, group):
         flags.append("--enforce-eager")
     if group.expert_parallel:
         flags.append("--enable-expert-parallel")
@@ -103,7 +103,10 @@ def _hosts(serve: ServeSpec, group: GroupSpec, seat: Seat) -> dict[str, str]:
 def _environment(serve: ServeSpec, place: Place) -> tuple[tuple[str, str], ...]:
     """VLLM_HOST_IP is this host's: without it vLLM asks for the route to a public address.
 
-    Source: vLLM 0.33 `get_ip`, envs.py.
+    On processors `--enforce-eager` still lets the sampler and split embeddings be compiled, by g++,
+    with the first request that needs them: that took 25 s of the first answer.
+
+    Source: vLLM 0.33 `get_ip`, envs.py; 0.32 `vocab_parallel_embedding.py`, own runs.
     """
     group, seat = parts(serve, place)
     values = environment(group, place, seat, on_processors=serve.device == "cpu") | {
@@ -111,4 +114,11 @@ def _environment(serve: ServeSpec, place: Place) -> tuple[tuple[str, str], ...]:
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_ENGINE_READY_TIMEOUT_S": f"{group.start_timeout_s:.0f}",
     }
+    if _eager(serve, group):
+        values["TORCH_COMPILE_DISABLE"] = "1"
     return tuple(sorted(values.items()))
+
+
+def _eager(serve: ServeSpec, group: GroupSpec) -> bool:
+    """Whether nothing may be compiled: stages of a pipeline refuse that."""
+    return serve.device == "cpu" and group.pipeline_parallel == 1

@@ -1,8 +1,11 @@
 """A host reached by SSH: the same interface as the local one, over one kept connection."""
 
 import contextlib
+import copy
+import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
 
 import paramiko
 from paramiko.ssh_exception import ChannelException, SSHException
@@ -72,7 +75,9 @@ class SshShell:
         return code == 0
 
     def append(self, path: str, content: bytes) -> None:
-        self._put(ssh_script.APPEND, path, content, mode=0o600)
+        """Over a connection of its own: models come this way, and behind their bytes other commands
+        would wait so long that a busy host counts as lost."""
+        self._apart()._put(ssh_script.APPEND, path, content, mode=0o600)
 
     def remove(self, path: str) -> None:
         self._on_file(ssh_script.REMOVE, path)
@@ -80,6 +85,11 @@ class SshShell:
     def entries(self, path: str) -> tuple[str, ...]:
         listed = self._on_file(ssh_script.ENTRIES, path)[1]
         return tuple(sorted(listed.decode(errors="surrogateescape").splitlines()))
+
+    def _apart(self) -> Self:
+        other = copy.copy(self)
+        other._route = dataclasses.replace(self._route, bulk=True)
+        return other
 
     def _put(
         self, script: str, path: str, content: bytes, *, mode: int, may: tuple[int, ...] = ()

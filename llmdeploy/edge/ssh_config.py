@@ -55,6 +55,8 @@ class Route:
     known_hosts: tuple[str, ...]
     via: "Route | None" = None
     """The jump host this one is reached through."""
+    bulk: bool = False
+    """A connection apart from the others', for what sends gigabytes."""
 
     @property
     def shown(self) -> str:

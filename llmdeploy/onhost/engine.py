@@ -12,6 +12,20 @@ SHARED = pathlib.Path("/dev/shm")
 MARK = "LLMDEPLOY_RANK"
 NAMES = ("psm_", "sem.mp-", "vllm", "nccl-", "torch_", "sglang", "sm_")
 """How segments of engines begin: Python's shared memory and semaphores, vLLM's, NCCL's, torch's."""
+VITAL = ("VLLM::", "sglang::")
+"""How engines title processes that a rank cannot do without.
+
+Source: vLLM 0.32 `set_process_title`, SGLang 0.5.23 `setproctitle`."""
+SEARCH_S = 2.0
+"""Between two looks at all processes for such. Source: own choice."""
+OWN_WORDS_S = 5.0
+"""What an engine gets to end by itself, and to log why, once one is gone: vLLM's may take its whole
+drain time. Source: own choice; 0.9 to 33 s in own runs."""
+RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:2"}
+"""torch asks for the name behind each peer's address, in a form that /etc/hosts cannot answer
+(::ffff:10.0.0.1): where no name server answers, a group took 10 s longer to form.
+
+Source: torch 2.13 c10d `socket.cpp`; own runs on hosts without a name server."""
 
 
 class Engine:
@@ -20,10 +34,12 @@ class Engine:
     def __init__(self, argv: list[str], env: dict[str, str], *, cwd: str, name: str) -> None:
         self._argv, self._cwd, self._name = argv, cwd, name
         # setproctitle writes titles over the environment that /proc shows, unless told not to
-        self._env = {**os.environ, **env, MARK: name, "SPT_NOENV": "1"}
+        self._env = {**RESOLVER, **os.environ, **env, MARK: name, "SPT_NOENV": "1"}
         self._process: subprocess.Popen[bytes] | None = None
         self._seen: set[str] = set()
         self._mine: set[str] = set()
+        self._vital: dict[int, tuple[str, str]] = {}
+        self._searched_s, self._gone_s = 0.0, 0.0
 
     def start(self) -> None:
         """The engine runs in a session of its own, with this program's output."""
@@ -42,6 +58,21 @@ class Engine:
         if self._process is None or self._process.poll() is None:
             return None
         return exit_words(self._process.returncode)
+
+    def lost(self) -> str | None:
+        """Which process that it cannot do without is gone while it still runs, in words."""
+        now_s = time.monotonic()
+        if self.started and now_s - self._searched_s > SEARCH_S:
+            self._searched_s = now_s
+            for pid in self.processes():
+                title, born = _title(pid), _born(pid)
+                if title.startswith(VITAL) and born is not None:
+                    self._vital[pid] = title, born
+        gone = [title for pid, (title, born) in self._vital.items() if _born(pid) != born]
+        if not gone:
+            return None
+        self._gone_s = self._gone_s or now_s
+        return f"{gone[0]} is gone" if now_s - self._gone_s > OWN_WORDS_S else None
 
     def note_segments(self) -> None:
         """Remembers which new segments of shared memory are this engine's."""
@@ -137,11 +168,29 @@ def _environment(pid: int) -> list[bytes]:
 
 def _session(pid: int) -> int | None:
     """The session of a process that is no zombie."""
+    fields = _stat(pid)
+    return None if fields is None else int(fields[3])
+
+
+def _born(pid: int) -> str | None:
+    """When a process that is no zombie began, in ticks: with its number, that very process."""
+    fields = _stat(pid)
+    return None if fields is None else fields[19]
+
+
+def _stat(pid: int) -> list[str] | None:
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in ("Z", "X") else int(fields[3])
+    return None if fields[0] in ("Z", "X") else fields
+
+
+def _title(pid: int) -> str:
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace").partition("\0")[0]
+    except OSError:
+        return ""
 
 
 def _segments() -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Keeps one rank of a group: its engine runs only while the whole group does.
 
-The head's engine starts once every rank is there, the others' once its rendezvous port listens.
+All engines start at the same time, once every rank is there and has cleared what a former start
+left: then nobody listens for a group that is gone, and importing is not waited for one by one.
 When one rank ends, says nothing or stands still, every rank ends; the supervisor starts them again,
 and they meet anew. A lone rank is never left talking to a group that is gone.
 """
@@ -135,6 +136,7 @@ def _live(
     end = ties.gather(deadline_s, halted)
     if end is not None:
         return end
+    ties.go()
     engine.start()
     events.add("started")
     if beat:
@@ -146,7 +148,6 @@ def _live(
             return end
         if waits and listens(spec.rendezvous_port):
             waits = False
-            ties.go()
             events.add("met", port=spec.rendezvous_port)
         if waits and time.monotonic() > deadline_s:
             what = f"nothing listens on rendezvous port {spec.rendezvous_port}"
@@ -167,6 +168,9 @@ def _look(
     ended = engine.ended()
     if ended is not None:
         return End("own", spec.position, f"the engine ended: {ended}")
+    lost = engine.lost()
+    if lost is not None:
+        return End("own", spec.position, f"the engine's {lost}")
     engine.note_segments()
     if beat and beat.frozen:
         return End("frozen", spec.position, beat.frozen)

@@ -70,8 +70,8 @@ def ascend(plan: Plan, release: ReleaseState, orders: Orders, *, diary: Diary, s
 
 
 def _timeouts_s(plan: Plan, weights_bytes: int) -> dict[Phase, float]:
-    """As on one host, but for the group: the head comes up first, then the others, and each may
-    take the group's start time-out."""
+    """As on one host, but for the group: its keepers meet, then its engines, and each may take the
+    group's start time-out."""
     return {**climb.timeouts_s(weights_bytes), Phase.COMM_READY: 2 * _patience_s(plan)}
 
 
@@ -130,7 +130,7 @@ def _start(
     folders: dict[str, str],
     there: Mapping[str, Environment],
 ) -> None:
-    """Every rank's keeper runs, the heads' before the others'; each with a log of its own start."""
+    """Every rank's keeper runs; each with a log of its own start."""
     stations = _stations(ranks)
     content = aboard.archive()
     paths = together(lambda station: aboard.bring(station, content), stations)
@@ -140,9 +140,13 @@ def _start(
         model_folders=tuple(folders.items()),
         interfaces=tuple((host, one.interface) for host, one in there.items()),
     )
-    for heads in (True, False):
-        batch = [rank for rank in ranks if (rank.member.position == 0) == heads]
-        together(lambda rank: _start_one(plan, rank, start), batch)
+
+    def start_on(station: Station) -> None:
+        for rank in ranks:
+            if rank.station is station:
+                _start_one(plan, rank, start)
+
+    together(start_on, stations)
 
 
 def _start_one(plan: Plan, rank: Rank, start: Start) -> None:

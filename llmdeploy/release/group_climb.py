@@ -11,11 +11,13 @@ from llmdeploy.release.together import together
 from llmdeploy.units import show_seconds
 
 POLL_S = 1.0
-"""Between two looks at all ranks. Source: own choice."""
+"""Between two looks at all ranks. Source: own choice: each takes some ms of a host's processor."""
 SILENT_LOOKS = 10
 """So many looks in a row without an answer and the host is taken for lost.
 
 Source: own choice: 10 s, as the ranks themselves wait (onhost/group.py)."""
+TELL_S = 1.0
+"""For the other ranks to log why theirs ended. Source: own choice."""
 
 
 class Watch:
@@ -126,7 +128,7 @@ class Watch:
 
     def _broken(self, group: tuple[Heard, ...]) -> Refused:
         """The cause, from one more look at all logs: what ended first has told why by now."""
-        self._site.clock.sleep(POLL_S)
+        self._site.clock.sleep(TELL_S)
         again = tuple(hear(one.rank, with_log=True) for one in group)
         found = broken(again, self._orders)
         assert found is not None, "an end stays among a rank's events"

@@ -51,9 +51,11 @@ def hear(rank: Rank, *, with_log: bool, known_bytes: int = 0) -> Heard:
             found = shell.read_from(rank.log_path, offset_bytes=0, limit_bytes=LOG_LIMIT_BYTES)
             log = found.decode(errors="replace")
             known_bytes = max(known_bytes, len(found))
-        grown = shell.read_from(
-            rank.log_path, offset_bytes=known_bytes, limit_bytes=LOG_LIMIT_BYTES
-        )
+        grown = b""
+        if log is None or known_bytes >= LOG_LIMIT_BYTES:
+            grown = shell.read_from(
+                rank.log_path, offset_bytes=known_bytes, limit_bytes=LOG_LIMIT_BYTES
+            )
     except Unreachable as error:
         return Heard(rank=rank, log=None, ended=None, silent=str(error), log_bytes=known_bytes)
     text = events.decode(errors="replace")

@@ -52,12 +52,6 @@ def _rank_lines(rank: Rank, plan: Plan, start: Start) -> list[str]:
     return [
         f"# {rank.station.name}: write {rank.spec_path}, then supervise {rank.program}:",
         f"{rank.station.name}: {shlex.join(keeper.argv)}",
-        f"# which runs, {_when(rank)}:",
+        "# which runs, once every rank of its group is there:",
         f"{rank.station.name}: {shlex.join(('env', *env, *command.argv))}",
     ]
-
-
-def _when(rank: Rank) -> str:
-    if rank.member.position == 0:
-        return "once every rank of its group is there"
-    return f"once the head listens on port {rank.ports.rendezvous}"

@@ -22,7 +22,10 @@ OTHERS_S = 120.0
 Source: own choice: twice what a transfer stays without a byte before it ends by itself."""
 _BEGIN = 'nohup setsid "$@" >"$0" 2>&1 </dev/null & echo $!'
 _RUNS = 'tr "\\0" " " <"/proc/$1/cmdline" 2>/dev/null || true'
-_ROOM = 'mkdir -p "$1" && df -Pk "$1" | tail -n 1'
+_ROOM = (
+    'mkdir -p "$1" && df -Pk "$1" | tail -n 1 && for p in "$1"/*.part; do '
+    '[ ! -f "$p" ] || echo "${p##*/} $(wc -c <"$p")"; done'
+)
 
 
 class Parcel(Protocol):
@@ -83,17 +86,22 @@ def there_already(manifest: Manifest, hop: Hop) -> str | None:
 
 
 def room(parcel: Parcel, hop: Hop) -> tuple[int, int]:
-    """Free bytes of the store's disk, and what lies there of it already."""
+    """Free bytes of the store's disk, and what lies there of it already, in part too."""
     shell = hop.station.shell
     done = shell.run(("sh", "-c", _ROOM, "sh", hop.objects), timeout_s=20)
-    fields = done.stdout.split()
+    disk, _, parts = done.stdout.partition("\n")
+    fields = disk.split()
     if done.exit_code != 0 or len(fields) < 4:
         raise Refused(
             f"{hop.station.name}: {hop.objects}: {done.stderr.strip() or done.stdout!r}",
             fix=f"make {hop.store} writable for the user that llmdeploy logs in as",
         )
     names = shell.entries(hop.objects)
-    there = sum(file.size_bytes for file in parcel.stored if file.sha256 in names)
+    came = {name: int(size) for name, size in map(str.split, parts.splitlines())}
+    there = sum(
+        file.size_bytes if file.sha256 in names else came.get(f"{file.sha256}.part", 0)
+        for file in parcel.stored
+    )
     return int(fields[3]) * 1024, there
 
 

@@ -96,8 +96,9 @@ class Systemd:
             return
         self.stop(program.name)
         self.shell.write(path, text, mode=0o600)
+        # it comes back after a reboot; one reload is enough for the unit and its link
+        self._must("enable", "--quiet", "--no-reload", self._unit(program.name))
         self._must("daemon-reload")
-        self._must("enable", "--quiet", self._unit(program.name))  # comes back after a reboot
         self._must("start", self._unit(program.name))
 
     def stop(self, name: str) -> None:

@@ -192,6 +192,16 @@ def test_one_connection_serves_all_commands(shell: SshShell, server: Sshd) -> No
     assert server.connections() == 1
 
 
+def test_what_is_appended_comes_over_a_connection_of_its_own(
+    shell: SshShell, server: Sshd, tmp_path: pathlib.Path
+) -> None:
+    shell.run(["true"], timeout_s=10)
+    for _ in range(2):
+        shell.append(str(tmp_path / "model.part"), bytes(2**20))
+    assert server.connections() == 2
+    assert (tmp_path / "model.part").stat().st_size == 2**21
+
+
 def test_a_dead_connection_is_opened_anew(shell: SshShell, server: Sshd) -> None:
     shell.run(["true"], timeout_s=10)
     server.stop()

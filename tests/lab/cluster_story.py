@@ -5,7 +5,11 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -76,20 +80,35 @@ class ClusterStory:
         assert code is None or done.returncode == code, shown
         return done
 
+    @contextmanager
+    def launching(self, plan: pathlib.Path) -> Iterator[subprocess.Popen[str]]:
+        """A launch that goes on beside the block; its lines come on stderr."""
+        command = ("launch", str(plan), "--inventory", "cluster.yaml", "--yes")
+        with subprocess.Popen(
+            [sys.executable, "-m", "llmdeploy", *command],
+            env=self.environment, cwd=self.folder, stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, text=True,
+        ) as process:  # fmt: skip
+            yield process
+
     @property
     def environment(self) -> dict[str, str]:
         state = str(self.folder / "state")
         return {**os.environ, "HOME": str(self.folder), "LLMDEPLOY_STATE_ROOT": state}
 
-    def plan(self, *, pipeline: bool = False, note: str = "", **serve: Any) -> pathlib.Path:
-        """The folder of a plan of one replica over all hosts: tensors split, or a pipeline.
+    def plan(
+        self, *, hosts: int | None = None, pipeline: bool = False, note: str = "", **serve: Any
+    ) -> pathlib.Path:
+        """The folder of a plan of one replica over all hosts, or the first few: tensors split, or
+        a pipeline.
 
         A planner would give each host a replica of so small a model: the test says otherwise.
         """
         self.run("plan", "service.yaml", "--inventory", "cluster.yaml", "--out", "plans")
         made = next((self.folder / "plans" / "chat").iterdir())
         planned = parse((made / "plan.yaml").read_text(), Plan, place="plan.yaml")
-        spread = self._spread(planned, pipeline=pipeline, note=note, serve=serve)
+        machines = self.bed.machines[:hosts]
+        spread = self._spread(planned, machines, pipeline=pipeline, note=note, serve=serve)
         folder = self.folder / "plans" / "spread" / spread.id
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "plan.yaml").write_text(dump(spread))
@@ -130,10 +149,18 @@ class ClusterStory:
         units = machine.run("sh", "-c", "ls /etc/systemd/system | grep llmdeploy || true").split()
         return [*busy, *shared, *open_ports, *units]
 
-    def _spread(self, planned: Plan, *, pipeline: bool, note: str, serve: dict[str, Any]) -> Plan:
+    def _spread(
+        self,
+        planned: Plan,
+        machines: tuple[Machine, ...],
+        *,
+        pipeline: bool,
+        note: str,
+        serve: dict[str, Any],
+    ) -> Plan:
         assert planned.cluster is not None
         first = planned.replicas[0].serve
-        hosts = len(self.bed.machines)
+        hosts = len(machines)
         assert first.group is not None
         group = first.group.model_copy(
             update={
@@ -146,7 +173,7 @@ class ClusterStory:
         changes = {"tensor_parallel": 1 if pipeline else hosts, "group": group, "max_num_seqs": 8}
         members = tuple(
             Member(host=m.name, position=number, address=m.address, device_ids=(0,))
-            for number, m in enumerate(self.bed.machines)
+            for number, m in enumerate(machines)
         )
         replica = Replica(
             name="r0", host=members[0].host, serve=first.model_copy(update=changes | serve),
@@ -189,3 +216,48 @@ def phases(story: ClusterStory, release: str) -> dict[str, float]:
     path = story.folder / "state/chat/runs" / release / "launch.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return {line["phase"]: line["took_s"] for line in lines}
+
+
+def events(story: ClusterStory, release: str, host: int) -> list[dict[str, Any]]:
+    """What the keeper of a release's rank wrote down, from its launch on."""
+    path = f"/root/.local/state/llmdeploy/chat/runs/{release}/r0.events.jsonl"
+    return [json.loads(line) for line in story.bed.machines[host].run("cat", path).splitlines()]
+
+
+@dataclass
+class Asked:
+    """Requests to one release, one after another."""
+
+    failed: list[str] = field(default_factory=list)
+    took_s: list[float] = field(default_factory=list)
+    """Of each that was answered."""
+    longest_s: float = 0.0
+    """Until one was answered or refused."""
+
+
+@contextmanager
+def traffic(
+    story: ClusterStory, release: str, *, tokens: int = 16, pause_s: float = 0.1
+) -> Iterator[Asked]:
+    """Requests to the release while the block runs, each so long after the last one's end."""
+    asked, done = Asked(), threading.Event()
+
+    def go_on() -> None:
+        while not done.wait(pause_s):
+            begun_s = time.monotonic()
+            try:
+                story.ask(release, tokens=tokens)
+                asked.took_s.append(time.monotonic() - begun_s)
+            except (AssertionError, httpx.HTTPError, OSError) as error:
+                asked.failed.append(f"{type(error).__name__}: {error}".splitlines()[0])
+            asked.longest_s = max(asked.longest_s, time.monotonic() - begun_s)
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield asked
+    finally:
+        done.set()
+        thread.join(130)
+        many = len(asked.took_s) + len(asked.failed)
+        print(f"{release}: {many} requests meanwhile, {len(asked.failed)} failed")

@@ -137,8 +137,12 @@ class Machine:
 
     def run(self, *argv: str) -> str:
         """What a command prints inside, past SSH and the network."""
-        entered = ("nsenter", "-t", str(self._init()), "-m", "-p", "-u", "-i", "-n", "-C", "--")
-        return run(*entered, *argv)
+        return run(*self.entering(*argv))
+
+    def entering(self, *argv: str) -> tuple[str, ...]:
+        """The command of this machine that runs another inside."""
+        init = str(self._init())
+        return ("nsenter", "-t", init, "-m", "-p", "-u", "-i", "-n", "-C", "--", *argv)
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         """A file on its disk, whether it runs or not."""

@@ -17,6 +17,9 @@ from typing import Self
 
 from .sshd import run
 
+BURST_S = 0.01
+LEAST_BURST_BYTES = 65536
+"""Of a slower link: what it may send at once."""
 _RULES = """\
 table bridge lab {
   set cut { typeof iifname . oifname; }
@@ -169,7 +172,9 @@ class Network:
             subprocess.run([*inside, "del", *where], capture_output=True, check=False)
             if rate_bits_per_s:
                 kbit = f"{rate_bits_per_s / 1000:g}kbit"
-                shape = ("tbf", "rate", kbit, "burst", "64kb", "latency", "50ms")
+                # what the kernel sends at once is taken apart where the burst is smaller
+                burst = f"{max(LEAST_BURST_BYTES, round(rate_bits_per_s / 8 * BURST_S))}b"
+                shape = ("tbf", "rate", kbit, "burst", burst, "latency", "50ms")
                 run(*inside, "add", *where, *shape)
 
     def shape(self, plug: Plug, **settings: float) -> None:

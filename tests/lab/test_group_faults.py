@@ -4,23 +4,19 @@ A release that runs beside it answers through the gateway all the while.
 """
 
 import json
-import os
 import pathlib
 import shutil
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import httpx
 import pytest
 
 from .bed import Bed
-from .cluster_story import ClusterStory, await_gone, phases
+from .cluster_story import ClusterStory, await_gone, events, phases, traffic
 from .needs import need_nspawn
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
@@ -69,35 +65,6 @@ def behave(story: ClusterStory, **by_host: dict[str, object]) -> None:
         machine.write("/etc/fake_vllm.json", json.dumps(by_host.get(machine.name, {})))
 
 
-@contextmanager
-def traffic(story: ClusterStory) -> Iterator[list[str]]:
-    """Requests to the first release, one after another, while the block runs: what failed."""
-    failed: list[str] = []
-    done, count = threading.Event(), [0]
-
-    def go_on() -> None:
-        while not done.wait(0.1):
-            try:
-                story.ask(story.first)
-            except (AssertionError, httpx.HTTPError, OSError) as error:
-                failed.append(str(error))
-            count[0] += 1
-
-    thread = threading.Thread(target=go_on)
-    thread.start()
-    try:
-        yield failed
-    finally:
-        done.set()
-        thread.join(60)
-        print(f"{count[0]} requests meanwhile, {len(failed)} failed")
-
-
-def events(story: ClusterStory, release: str, host: int) -> list[dict[str, object]]:
-    path = f"/root/.local/state/llmdeploy/chat/runs/{release}/r0.events.jsonl"
-    return [json.loads(line) for line in story.bed.machines[host].run("cat", path).splitlines()]
-
-
 def engine_pids(story: ClusterStory, release: str, host: int) -> list[str]:
     found = story.bed.machines[host].run("ps", "-ww", "-eo", "pid=,args=").splitlines()
     lines = [line.split(None, 1) for line in found if "entrypoints.cli.main" in line]
@@ -109,7 +76,7 @@ def engine_pids(story: ClusterStory, release: str, host: int) -> list[str]:
 def test_a_second_release_runs_beside_the_first_and_stops_alone(
     story: ClusterStory, second: pathlib.Path
 ) -> None:
-    with traffic(story) as failed:
+    with traffic(story, story.first) as old:
         story.launch(second)
         assert story.ask(second.name).startswith("one")
         seen = json.loads(story.run("status", "chat", "--json").stdout)
@@ -118,7 +85,7 @@ def test_a_second_release_runs_beside_the_first_and_stops_alone(
         logs = story.run("logs", "chat", "--release", second.name, "--host", "node2").stdout
         assert "Loading weights took" in logs
         story.run("stop", "chat", "--release", second.name, "--yes")
-    assert failed == []
+    assert old.failed == []
 
 
 def test_a_rank_that_fails_is_named_with_its_cause_and_nothing_stays(
@@ -126,13 +93,13 @@ def test_a_rank_that_fails_is_named_with_its_cause_and_nothing_stays(
 ) -> None:
     message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 448.00 MiB."
     behave(story, node2={"fail_at": "load", "message": message})
-    with traffic(story) as failed:
+    with traffic(story, story.first) as old:
         begun_s = time.monotonic()
         done = story.launch(second, code=3)
         print(f"failed after {time.monotonic() - begun_s:.1f} s: {done.stderr}")
     assert "r0 rank 1 on node2" in done.stderr
     assert "device's memory" in done.stderr
-    assert failed == []
+    assert old.failed == []
     assert not [e for e in story.run("status", "chat", "--json").stdout.split() if "warm" in e]
     for host in (0, 1):
         units = story.bed.machines[host].run("sh", "-c", "ls /etc/systemd/system | grep llmdeploy")
@@ -143,7 +110,7 @@ def test_a_rank_that_fails_is_named_with_its_cause_and_nothing_stays(
 
 def test_a_dead_engine_restarts_its_whole_group(story: ClusterStory, second: pathlib.Path) -> None:
     story.launch(second)
-    with traffic(story) as failed:
+    with traffic(story, story.first) as old:
         pids = engine_pids(story, second.name, 1)
         begun_s = time.monotonic()
         story.bed.machines[1].run("kill", "-9", *pids)
@@ -161,7 +128,7 @@ def test_a_dead_engine_restarts_its_whole_group(story: ClusterStory, second: pat
             except AssertionError:
                 assert time.monotonic() < deadline_s
                 time.sleep(0.5)
-    assert failed == []
+    assert old.failed == []
 
 
 def test_a_frozen_engine_is_restarted_by_its_pulse(
@@ -220,17 +187,12 @@ def test_another_version_on_one_host_is_refused_before_any_start(
 
 def test_a_launch_that_was_killed_goes_on(story: ClusterStory, second: pathlib.Path) -> None:
     behave(story, node1={"pause_s": 4.0}, node2={"pause_s": 4.0})
-    process = subprocess.Popen(
-        [sys.executable, "-m", "llmdeploy", "launch", str(second), "--inventory", "cluster.yaml",
-         "--yes"], env=story.environment, cwd=story.folder, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "started after" in line:
-            os.kill(process.pid, signal.SIGKILL)
-            break
-    process.wait()
-    process.stderr.close()
+    with story.launching(second) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "started after" in line:
+                process.kill()
+                break
     done = story.launch(second)
     assert "goes on from started" in done.stderr
     assert story.ask(second.name).startswith("one")

@@ -1,25 +1,37 @@
-"""vLLM over two booted hosts: launched, asked through the gateway, stopped without a trace."""
+"""Real vLLM (its CPU build) over two booted hosts: launched beside a running release, asked through
+the gateway, struck by faults, stopped without a trace.
+
+The old release runs on node1 alone, so that all faults can strike node2.
+"""
 
 import pathlib
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
 
+import httpx
 import pytest
 
 from .bed import Bed
-from .cluster_story import ClusterStory, await_gone, one_core_each, phases
+from .cluster_story import Asked, ClusterStory, await_gone, events, one_core_each, phases, traffic
+from .machine import Machine
 from .needs import need_nspawn
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(1800)]
+START_LIMIT_S = 600.0
+"""For a group to form anew and answer: a minute on two idle cores, many on crowded ones."""
 
 
 @pytest.fixture(scope="module")
 def story(
     tmp_path_factory: pytest.TempPathFactory, vllm_python: str, padded_store: pathlib.Path
 ) -> Iterator[ClusterStory]:
-    """Two hosts with vLLM and no model; whatever the tests started is stopped after them."""
+    """Two hosts with vLLM, the old release on the first; whatever the tests started is stopped
+    after them."""
     need_nspawn()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -36,36 +48,194 @@ def story(
             port=port,
         )
         try:
+            made.first = _launched(made, made.plan(hosts=1))
             yield made
         finally:
             made.run("stop", "chat", "--yes", "--purge", code=None)
 
 
-def test_tensors_split_over_two_hosts_answer_through_the_gateway(story: ClusterStory) -> None:
+@pytest.fixture(scope="module")
+def split(story: ClusterStory) -> str:
+    """A release whose tensors are split over both hosts."""
+    return _launched(story, story.plan())
+
+
+def light_traffic(story: ClusterStory) -> AbstractContextManager[Asked]:
+    """Requests to the old release that leave its core to the ranks that start there."""
+    return traffic(story, story.first, tokens=4, pause_s=1.0)
+
+
+def _launched(story: ClusterStory, plan: pathlib.Path) -> str:
     begun_s = time.monotonic()
-    plan = story.plan()
     done = story.launch(plan)
-    print(f"launched in {time.monotonic() - begun_s:.0f} s: {phases(story, plan.name)}")
-    print(done.stderr)
+    took_s = time.monotonic() - begun_s
+    print(f"{plan.name} launched in {took_s:.0f} s: {phases(story, plan.name)}")
     assert "KV tokens of" in done.stderr
-    answer = story.ask(plan.name)
-    print(f"answered {answer!r}")
-    assert "4" in answer
-    again = story.launch(plan)
+    return plan.name
+
+
+def test_a_pipeline_over_two_hosts_answers_beside_a_release_and_stops_alone(
+    story: ClusterStory,
+) -> None:
+    with light_traffic(story) as old:
+        pipeline = _launched(story, story.plan(pipeline=True))
+        assert "4" in story.ask(pipeline)
+        story.run("stop", "chat", "--release", pipeline, "--yes")
+    assert old.failed == []
+    assert [_inventory(machine)[:2] for machine in story.bed.machines] == [(1, 1), (0, 0)]
+
+
+def test_a_link_cut_during_the_proof_fails_the_launch_and_nothing_stays(
+    story: ClusterStory,
+) -> None:
+    with light_traffic(story) as old, story.launching(story.plan(note="cut off")) as process:
+        assert process.stderr is not None
+        while not _processes(_second(story), "rank_first"):
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.1)
+        time.sleep(1.0)  # torch is being imported; what looks for the model is done
+        begun_s = time.monotonic()
+        story.bed.network.cut(_second(story).plug)
+        try:
+            told = process.stderr.read()
+            took_s = time.monotonic() - begun_s
+        finally:
+            story.bed.network.heal(_second(story).plug)
+        print(f"a link cut during the proof: failed after {took_s:.1f} s: {told[-600:]}")
+        assert process.wait() == 3
+    assert old.failed == []
+    assert "node2" in told
+    assert "the connection was lost" in told
+    assert took_s < 60.0
+    _await_none(story, "rank_first")
+    assert _inventory(_second(story)) == (0, 0, 0)
+
+
+def _await_none(story: ClusterStory, words: str) -> None:
+    """Programs that nobody reads any more end by themselves."""
+    deadline_s = time.monotonic() + 30.0
+    while any(_processes(machine, words) for machine in story.bed.machines):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)
+
+
+def test_tensors_split_over_two_hosts_answer_through_the_gateway(
+    story: ClusterStory, split: str
+) -> None:
+    assert "4" in story.ask(split)
+    assert "4" in story.ask(story.first)
+    again = story.launch(story.plan())
     assert "already launched" in again.stderr
 
 
-def test_a_pipeline_over_the_same_hosts_answers_beside_it(story: ClusterStory) -> None:
-    first = story.plan()
-    plan = story.plan(pipeline=True)
-    begun_s = time.monotonic()
-    done = story.launch(plan)
-    print(f"launched in {time.monotonic() - begun_s:.0f} s: {phases(story, plan.name)}")
-    assert "KV tokens of" in done.stderr
-    assert "4" in story.ask(plan.name)
-    assert "4" in story.ask(first.name)
+@dataclass(frozen=True)
+class Fault:
+    """What strikes node2, and what the head's keeper must tell of it."""
+
+    strike: Callable[[ClusterStory], object]
+    mend: Callable[[ClusterStory], object]
+    told: str
+    within_s: float
+    """Until it is noticed and the head's engine is gone: ranks wait 10 s for a silent one
+    (onhost/group.py), engines get 2 s to end (onhost/keep.py), and the cores are crowded."""
 
 
-def test_stop_leaves_no_process_segment_or_port(story: ClusterStory) -> None:
+def _kill(words: str) -> Callable[[ClusterStory], object]:
+    def strike(story: ClusterStory) -> None:
+        (pid,) = _processes(_second(story), words)
+        _second(story).run("kill", "-9", pid)
+
+    return strike
+
+
+def _second(story: ClusterStory) -> Machine:
+    return story.bed.machines[1]
+
+
+def _processes(machine: Machine, words: str) -> list[str]:
+    lines = machine.run("ps", "-ww", "-eo", "pid=,args=").splitlines()
+    return [line.split()[0] for line in lines if words in line]
+
+
+def _nothing(story: ClusterStory) -> None:
+    """The group mends itself."""
+
+
+FAULTS = {
+    "kill -9 of a worker": Fault(_kill("VLLM::Worker"), _nothing, "the engine", 20.0),
+    "kill -9 of the second host's vllm serve": Fault(
+        _kill("entrypoints.cli.main serve"), _nothing, "killed by SIGKILL", 10.0
+    ),
+    "a frozen host": Fault(
+        lambda story: _second(story).freeze(),
+        lambda story: _second(story).thaw(),
+        "rank 1 said nothing",
+        25.0,
+    ),
+    "a cut link": Fault(
+        lambda story: story.bed.network.cut(_second(story).plug),
+        lambda story: story.bed.network.heal(_second(story).plug),
+        "rank 1 said nothing",
+        25.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_ends_the_group_at_once_and_it_forms_anew(
+    story: ClusterStory, split: str, name: str
+) -> None:
+    fault, before = FAULTS[name], _inventory(_second(story))
+    with light_traffic(story) as old, traffic(story, split) as new:
+        while not new.took_s:
+            time.sleep(0.1)
+        known = len(_ends(story, split))
+        begun_s = time.time()
+        fault.strike(story)
+        try:
+            while len(ends := _ends(story, split)) == known:
+                assert time.time() - begun_s < fault.within_s + 30.0
+                time.sleep(0.2)
+        finally:
+            fault.mend(story)
+        end = ends[known]
+        noticed_s = float(end["at_s"]) - begun_s
+        answered_s = _await_answer(story, split, begun_s)
+    print(
+        f"{name}: noticed after {noticed_s:.1f} s ({end['what']}), answers again after "
+        f"{answered_s:.0f} s; a request of the group waited at most {new.longest_s:.1f} s, "
+        f"{len(new.failed)} failed: {sorted(set(new.failed))}; of the old release's "
+        f"{len(old.took_s) + len(old.failed)} requests {len(old.failed)} failed"
+    )
+    assert old.failed == []
+    assert fault.told in str(end["what"])
+    assert noticed_s < fault.within_s
+    assert "4" in story.ask(split)
+    assert _inventory(_second(story)) == before
+
+
+def _ends(story: ClusterStory, release: str) -> list[dict[str, Any]]:
+    return [event for event in events(story, release, 0) if event["event"] == "ended"]
+
+
+def _await_answer(story: ClusterStory, release: str, begun_s: float) -> float:
+    """Seconds from then until the release answers."""
+    while time.time() - begun_s < START_LIMIT_S:
+        try:
+            story.ask(release, tokens=1)
+            return time.time() - begun_s
+        except (AssertionError, httpx.HTTPError):
+            time.sleep(0.5)
+    raise AssertionError(f"{release} does not answer {START_LIMIT_S:g} s after the fault")
+
+
+def _inventory(machine: Machine) -> tuple[int, int, int]:
+    """How many engines, workers and segments of shared memory are on the host."""
+    engines = len(_processes(machine, "entrypoints.cli.main serve"))
+    workers = len(_processes(machine, "VLLM::Worker"))
+    return engines, workers, len(machine.run("ls", "/dev/shm").split())
+
+
+def test_stop_leaves_no_process_segment_or_port(story: ClusterStory, split: str) -> None:
     story.run("stop", "chat", "--yes")
     assert await_gone(story) == {machine.name: [] for machine in story.bed.machines}

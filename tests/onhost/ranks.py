@@ -21,15 +21,19 @@ segment.truncate(4096)
 held = mmap.mmap(segment.fileno(), 4096)
 import multiprocessing
 lock = multiprocessing.get_context("spawn").Lock()
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+wait = ["-c", "import time; time.sleep(600)"]
+subprocess.Popen([sys.executable, *wait], start_new_session=True)
+subprocess.Popen(["VLLM::Worker", *wait], executable=sys.executable)
 if head:
+    if os.path.exists(sys.argv[5]):
+        time.sleep(float(open(sys.argv[5]).read()))
     server = socket.create_server(("127.0.0.1", port))
 print("engine of", name, "is up", flush=True)
 if os.path.exists(sys.argv[4]):
     sys.exit(3)
 time.sleep(600)
 """
-"""Holds shared memory, and has a child in a session of its own; the head listens."""
+"""Holds shared memory, has a worker and a child in a session of its own; the head listens."""
 
 
 def free_port() -> int:
@@ -60,6 +64,10 @@ class Ranks:
         """Where this file is, the rank's engine ends with exit code 3."""
         return self.folder / f"flaw-{position}"
 
+    def late(self, position: int) -> pathlib.Path:
+        """Where this file is, it says after how many seconds the rank's engine listens."""
+        return self.folder / f"late-{position}"
+
     def spec(self, position: int, **changes: Any) -> dict[str, Any]:
         return {
             "name": f"test/{self.group_port}/{position}",
@@ -72,6 +80,7 @@ class Ranks:
             "argv": [
                 sys.executable, "-c", ENGINE, str(self.rendezvous_port),
                 self.segment(position).name, str(position), str(self.flaw(position)),
+                str(self.late(position)),
             ],
             "env": [],
             "cwd": str(self.folder),

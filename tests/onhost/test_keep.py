@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from llmdeploy.onhost import engine
+
 from .ranks import Ranks
 
 pytestmark = pytest.mark.end_to_end
@@ -33,15 +35,18 @@ def _up(ranks: Ranks) -> None:
     time.sleep(1.0)  # the keepers note the segments
 
 
-def test_followers_start_once_the_head_listens(ranks: Ranks) -> None:
+def test_engines_start_together_once_every_rank_is_there(ranks: Ranks) -> None:
+    """The others' do not wait for the head's to listen: each would import after the one before."""
     ranks.start(1)
     ranks.await_event(1, "waits")
     time.sleep(1.0)
     assert [event["event"] for event in ranks.events(1)] == ["waits"]
+    ranks.late(0).write_text("4")
     ranks.start(0)
-    ranks.await_event(0, "met")
-    started = ranks.await_event(1, "started")
-    assert started["at_s"] >= ranks.await_event(0, "started")["at_s"]
+    met = ranks.await_event(0, "met")
+    begun_s = [ranks.await_event(number, "started")["at_s"] for number in (0, 1)]
+    assert max(begun_s) < met["at_s"] - 2.0
+    assert ranks.events(1)[-1]["event"] == "started"
 
 
 def test_one_dead_engine_ends_all_ranks_and_leaves_nothing(ranks: Ranks) -> None:
@@ -59,6 +64,26 @@ def test_one_dead_engine_ends_all_ranks_and_leaves_nothing(ranks: Ranks) -> None
     assert ranks.events(1)[-1]["kind"] == "own"
     assert "SIGKILL" in ranks.events(1)[-1]["what"]
     assert (ranks.events(0)[-1]["kind"], ranks.events(0)[-1]["position"]) == ("peer", 1)
+
+
+def test_a_dead_worker_ends_the_group_though_its_engine_runs_on(ranks: Ranks) -> None:
+    _up(ranks)
+    time.sleep(engine.SEARCH_S)
+    mine = [pid for pid in ranks.engines() if _mark(pid).endswith(b"/1")]
+    titles = {pid: pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for pid in mine}
+    (worker,) = (pid for pid, title in titles.items() if title.startswith(b"VLLM::"))
+    begun_s = time.monotonic()
+    os.kill(worker, signal.SIGKILL)
+    assert [process.wait(20) for process in ranks.processes.values()] == [1, 1]
+    print(f"noticed and cleaned in {time.monotonic() - begun_s:.2f} s")
+    assert ranks.left() == []
+    assert ranks.events(1)[-1]["what"] == "the engine's VLLM::Worker is gone"
+    assert (ranks.events(0)[-1]["kind"], ranks.events(0)[-1]["position"]) == ("peer", 1)
+
+
+def _mark(pid: int) -> bytes:
+    environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return next(line for line in environment if line.startswith(b"LLMDEPLOY_RANK="))
 
 
 def test_a_killed_keeper_ends_the_others_and_its_next_start_clears_its_engine(

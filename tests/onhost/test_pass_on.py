@@ -15,7 +15,7 @@ import pytest
 from llmdeploy.edge.clock import SystemClock
 from llmdeploy.edge.local import LocalShell
 from llmdeploy.errors import Refused
-from llmdeploy.release import transfer
+from llmdeploy.release import hop, transfer
 from llmdeploy.release.layout import ServiceLayout
 from llmdeploy.release.site import Station
 from llmdeploy.store import Model
@@ -178,3 +178,22 @@ def test_a_full_disk_is_named_before_anything_is_sent(tmp_path: pathlib.Path, mo
     big = model.manifest.model_copy(update={"files": (huge,)})
     with pytest.raises(Refused, match=r"h0: .*its disk has .* free, needed 1048576\.0 TiB"):
         bring(Model(manifest=big, folder=model.folder), stations(tmp_path, 1))
+
+
+def test_how_far_the_first_host_is_is_told_while_the_model_comes(
+    tmp_path: pathlib.Path, model: Model
+) -> None:
+    (host,) = stations(tmp_path, 1)
+    _, told = bring(model, (replace(host, staging_bytes_per_s=WEIGHTS_BYTES / 8),))
+    shares = [int(found[1]) for line in told if (found := re.search(r"h0 (\d+)%", line))]
+    assert shares
+    assert 0 < shares[0] < 100
+
+
+def test_what_came_in_part_needs_no_room_again(tmp_path: pathlib.Path, model: Model) -> None:
+    (host,) = stations(tmp_path, 1)
+    there = hop.hop(host)
+    assert hop.room(model.manifest, there)[1] == 0
+    weights = max(model.manifest.stored, key=lambda file: file.size_bytes)
+    pathlib.Path(there.objects, f"{weights.sha256}.part").write_bytes(bytes(1000))
+    assert hop.room(model.manifest, there)[1] == 1000

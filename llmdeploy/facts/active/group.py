@@ -1,12 +1,13 @@
 """The all-reduce: a group over all hosts, and one over the cards of each, under watchdogs."""
 
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from llmdeploy.edge import Clock
 from llmdeploy.facts.active.measured import AllReduce, RankState, Sample, Untested
-from llmdeploy.facts.active.send import Answer, Seat, ask, command, text
+from llmdeploy.facts.active.send import Answer, Seat, ask, command, end, text
 from llmdeploy.facts.active.tasks import Report, counted, side_by_side
 from llmdeploy.facts.bundle import HostFacts
 
@@ -19,6 +20,13 @@ FREE_RATIO = 0.9
 """Of a card's memory: below it something runs there that must not be disturbed.
 
 Source: own choice, as `MOST_TAKEN_RATIO` of program_compute.py."""
+OWN_WORDS_S = 5.0
+"""What the others get to say themselves what they saw, once a host failed: then they are ended.
+
+Source: own choice: a peer's closed connection is an error at once, a meeting lasts `meet_s`."""
+KILLED = ("was killed there by a signal", "signal 15 ended it")
+"""How shells tell of a program that was ended."""
+TOLD_TO_END = "it was told to end, as another host had failed"
 Backend = Literal["gloo", "nccl"]
 
 
@@ -173,9 +181,20 @@ def all_reduce(plan: Plan, *, source: str | None = None, report: Report, clock: 
     limit_s = plan.limits.whole_s(len(plan.sizes_bytes))
     begun = list(zip(plan.members, firsts, strict=True))
 
+    failed, done, ended = threading.Lock(), set[int](), set[int]()
+
     def one(start: tuple[Ranks, int]) -> Answer:
         request = _request(plan, *start)
-        return ask(start[0].seat, "collective", request, limit_s=limit_s, source=program)
+        said = ask(start[0].seat, "collective", request, limit_s=limit_s, source=program)
+        done.add(start[1])
+        if said.problem is not None and start[1] in ended and said.problem.endswith(KILLED):
+            return replace(said, problem=TOLD_TO_END)
+        if said.problem is not None and failed.acquire(blocking=False):
+            clock.sleep(OWN_WORDS_S)
+            waiting = [other for other in begun if other[1] not in done]
+            ended.update(first for _, first in waiting)
+            side_by_side(lambda o: end(o[0].seat, _request(plan, *o), limit_s=limit_s), waiting)
+        return said
 
     answers = side_by_side(one, begun, at_once=None)
     states = tuple(

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
@@ -24,6 +25,10 @@ _START = (
     'command -v "$p" >/dev/null 2>&1 || p=$1; shift; '
     f'command -v "$p" >/dev/null 2>&1 || {{ echo "no Python: $p is not there" >&2; '
     f'exit {NO_PYTHON}; }}; exec "$p" - "$@"'
+)
+_END = (
+    'for p in $(grep -lzsxF -e "$1" /proc/[0-9]*/cmdline | cut -d/ -f3); do '
+    '[ "$p" = $$ ] || kill "$p" 2>/dev/null; done; true'
 )
 _OWN_IMPORT = re.compile(
     r"^from (?:llmdeploy\.\S+|__future__) import (?:\([^)]*\)|.*)\n", re.MULTILINE
@@ -91,6 +96,13 @@ def ask(
     if ended.exit_code == 0:
         return Answer(lines=lines, problem=None)
     return Answer(lines=lines, problem=_words(ended.exit_code, ended.stderr))
+
+
+def end(seat: Seat, request: Mapping[str, Any], *, limit_s: float) -> None:
+    """The program that `ask` started with this request ends, as far as the host answers."""
+    wanted = json.dumps({**request, "limit_s": limit_s})
+    with suppress(LlmDeployError):
+        seat.shell.run(("sh", "-c", _END, "sh", wanted), timeout_s=10)
 
 
 def _lines(stdout: str) -> list[Mapping[str, Any]]:

@@ -1,13 +1,16 @@
 """Which hosts can sum together, over which devices, and why others cannot."""
 
+import threading
 from typing import Any
 
+from llmdeploy.edge import Completed
+from llmdeploy.errors import Unreachable
 from llmdeploy.facts.active import group
 from llmdeploy.facts.active.send import Seat
 from llmdeploy.facts.bundle import HostFacts
 from llmdeploy.facts.runtime import Package
 
-from ...fakes import FakeShell
+from ...fakes import FakeClock, FakeShell
 from .. import hosts, spoiled
 
 
@@ -88,3 +91,35 @@ def test_without_an_open_port_nobody_can_meet() -> None:
 
 def test_one_host_alone_has_nothing_to_sum_with_and_nothing_is_missing() -> None:
     assert group.plans(_seats("a"), _facts(a={}), ports={"a": 21000}) == ((), ())
+
+
+def test_once_a_host_failed_the_others_are_ended_and_not_waited_for() -> None:
+    gone, waiting = _seats("gone", "waiting")
+    told = threading.Event()
+
+    def lose(argv: tuple[str, ...], stdin: str) -> Completed:
+        raise Unreachable("gone: the connection was lost", fix="")
+
+    def wait(argv: tuple[str, ...], stdin: str) -> Completed:
+        if "kill" in argv[2]:
+            told.set()
+            return Completed(argv=argv, exit_code=0, stdout="", stderr="")
+        assert told.wait(30)
+        raise Unreachable("waiting: `sh -c` was killed there by a signal", fix="")
+
+    for seat, act in ((gone, lose), (waiting, wait)):
+        assert isinstance(seat.shell, FakeShell)
+        seat.shell.on_run = act
+    plan = group.Plan(
+        test=group.CROSS, backend="gloo", device="cpu", name="cpu", port=21001,
+        members=tuple(group.Ranks(seat=seat, local=1) for seat in (gone, waiting)),
+        sizes_bytes=(1024,),
+    )  # fmt: skip
+    found = group.all_reduce(plan, report=lambda words: None, clock=FakeClock())
+    assert [(one.host, one.error) for one in found.states] == [
+        ("gone", "the connection was lost"),
+        ("waiting", "it was told to end, as another host had failed"),
+    ]
+    assert isinstance(waiting.shell, FakeShell)
+    started, ended = waiting.shell.ran
+    assert ended[-1] == started[-1]  # the very process with that request among its words

@@ -87,12 +87,16 @@ class Answers(BaseHTTPRequestHandler):
 
 
 def meet(options: argparse.Namespace) -> list[socket.socket]:
-    """Every rank reaches the head's rendezvous port."""
+    """Every rank reaches the head's rendezvous port; like torch's store, it waits for it."""
     place = (options.master_addr, options.master_port)
     if options.node_rank == 0:
         server = socket.create_server(place)
         return [server, *(server.accept()[0] for _ in range(options.nnodes - 1))]
-    return [socket.create_connection(place, 10)]
+    while True:
+        try:
+            return [socket.create_connection(place, 10)]
+        except ConnectionRefusedError:
+            time.sleep(0.2)
 
 
 def main() -> None:
