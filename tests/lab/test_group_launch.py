@@ -4,6 +4,7 @@ the gateway, struck by faults, stopped without a trace.
 The old release runs on node1 alone, so that all faults can strike node2.
 """
 
+import os
 import pathlib
 import socket
 import sys
@@ -15,6 +16,8 @@ from typing import Any
 
 import httpx
 import pytest
+
+from llmdeploy.edge.clock import SystemClock
 
 from .bed import Bed
 from .cluster_story import Asked, ClusterStory, await_gone, events, one_core_each, phases, traffic
@@ -33,6 +36,9 @@ def story(
     """Two hosts with vLLM, the old release on the first; whatever the tests started is stopped
     after them."""
     need_nspawn()
+    latest_s = float(os.environ.get("LLMDEPLOY_TEST_LATEST", "inf"))
+    if SystemClock().now_s() > latest_s:
+        pytest.skip("ten minutes of vLLM would end too late: LLMDEPLOY_TEST_LATEST has passed")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
