@@ -61,11 +61,12 @@ def _speed_up(model: Any, step: CurrentStep) -> PageShape | None:
     """Packs the linear layers and, in the Llama family, fuses each layer (in place)."""
     if not linear.can_pack(model.dtype):
         return None
+    keep_plain = linear.gemv_helps(model.dtype)
     if not layers.can_fuse(model):
-        linear.pack_linears(model, keep_plain=True)
+        linear.pack_linears(model, keep_plain=keep_plain)
         return None
     shape = layers.page_shape(model, page_tokens=PAGE_TOKENS)
-    layers.fuse(model, step=step, keep_plain=True)
+    layers.fuse(model, step=step, keep_plain=keep_plain)
     return shape
 
 
