@@ -1,11 +1,11 @@
 """`llmdeploy status`: shows releases, weights, health and key figures."""
 
 import json
+from collections.abc import Sequence
+from shutil import get_terminal_size
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from llmdeploy.cli.balance_table import balance
 from llmdeploy.cli.context import STATE_ROOT, Json, StateRoot, service_names, service_site
@@ -14,6 +14,14 @@ from llmdeploy.rollout.overview import WINDOW_S, Overview, ReleaseView, overview
 from llmdeploy.units import show_ratio, show_seconds
 
 app = typer.Typer()
+TITLES = (
+    "release", "standing", "phase", "traffic", "health", "restarts", "requests", "failed",
+    "TTFT p50/p95", "TPOT p50", "tokens/s", "running", "waiting", "KV",
+)  # fmt: skip
+STATE_COLUMNS = 8
+"""Of the titles: what a release is and had; the others are its speeds."""
+WIDEST = 200
+"""Columns where no terminal says how many it has."""
 
 
 @app.command()
@@ -53,15 +61,8 @@ def show(seen: Overview) -> None:
     runs = "runs" if seen.gateway_running else "does not run"
     sure = "" if seen.weights_confirmed else "; weights not confirmed yet"
     typer.echo(f"{seen.service}: gateway {seen.address or '-'} {runs}{sure}")
-    table = Table(box=None, pad_edge=False)
-    for title in (
-        "release", "standing", "phase", "traffic", "health", "restarts", "requests", "failed",
-        "TTFT p50/p95", "TPOT p50", "tokens/s", "running", "waiting", "KV",
-    ):  # fmt: skip
-        table.add_column(title, no_wrap=True)
-    for release in seen.releases:
-        table.add_row(*_cells(release))
-    Console(width=200).print(table)
+    for line in lines(seen.releases, width=get_terminal_size((WIDEST, 0)).columns):
+        typer.echo(line)
     for release in seen.releases:
         for line in balance(release):
             typer.echo(line)
@@ -70,6 +71,24 @@ def show(seen: Overview) -> None:
         typer.echo(f"locked by {seen.locked_by}")
     for hint in seen.hints:
         typer.echo(f"hint: {hint}", err=True)
+
+
+def lines(releases: tuple[ReleaseView, ...], *, width: int) -> list[str]:
+    """The releases as a table; as two, state and speeds, where one is wider than the terminal."""
+    rows = [TITLES, *map(_cells, releases)]
+    shown = _columns(rows)
+    if max(map(len, shown)) <= width:
+        return shown
+    speeds = [(row[0], *row[STATE_COLUMNS:]) for row in rows]
+    return [*_columns([row[:STATE_COLUMNS] for row in rows]), *_columns(speeds)]
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def _cells(view: ReleaseView) -> tuple[str, ...]:

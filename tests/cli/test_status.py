@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from llmdeploy.cli.app import app
 from llmdeploy.cli.balance_table import balance
+from llmdeploy.cli.status import lines
 from llmdeploy.release.state import Phase, Standing
 from llmdeploy.rollout.overview import Process, ReleaseView, traffic
 
@@ -94,3 +95,17 @@ def test_ranks_are_shown_with_the_memory_that_each_holds() -> None:
     three = balance(view.model_copy(update={"processes": (*ranks, silent)}))
     assert "r0@h2 2.0 GiB, r0@h3 -; r0@h1 has 50 %" in three[1]
     assert balance(view.model_copy(update={"processes": ranks[:1]})) == ()
+
+
+def test_a_narrow_terminal_gets_two_tables() -> None:
+    view = ReleaseView(
+        id="4ce3ff844d8a", phase=Phase.PROBED, standing=Standing.ROLLED_BACK, share=1.0,
+        endpoints=(), processes=(), healthy=True, engine=None,
+        traffic=traffic((), "4ce3ff844d8a", window_s=300.0),
+    )  # fmt: skip
+    (wide, row) = lines((view,), width=200)
+    assert wide.split()[-1] == "KV"
+    assert row.startswith("4ce3ff844d8a  rolled_back  probed  100 %    good    0")
+    narrow = lines((view,), width=80)
+    assert [line.split()[0] for line in narrow] == ["release", view.id] * 2
+    assert max(map(len, narrow)) <= 80
