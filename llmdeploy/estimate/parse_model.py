@@ -11,6 +11,7 @@ from llmdeploy.errors import InputError
 from llmdeploy.estimate.parse import CaseLine, placed
 from llmdeploy.estimate.parse_gguf import gguf
 from llmdeploy.model import ModelShape, as_embedding, from_config, named_embedding, weight_format
+from llmdeploy.store import find
 
 CONFIG = "config.json"
 
@@ -55,6 +56,9 @@ class Models:
         for path in (f"{self.store}/{name}/{CONFIG}", f"{name}/{CONFIG}"):
             if self.shell.read_from(path, offset_bytes=0, limit_bytes=1):
                 return self._file(path)
+        sealed = find(f"{self.store}/{name}", shell=self.shell)  # its manifest alone can be read
+        if sealed is not None:
+            return FoundModel(shape=sealed.manifest.shape, source=f"manifest of {sealed.folder}")
         raise placed(unknown, place, "model") from unknown
 
     def _file(self, path: str) -> FoundModel:

@@ -10,6 +10,7 @@ from llmdeploy.estimate.parse import case_line
 from llmdeploy.estimate.parse_case import resolve
 from llmdeploy.estimate.parse_model import Models
 
+from ..release.made import manifest
 from .configs import LLAMA_8B
 from .test_parse_gguf import LLAMA, write
 
@@ -56,6 +57,17 @@ def test_a_model_may_be_a_config_file_or_its_folder_or_in_the_store(tmp_path):
         found = resolved(model=name, store=tmp_path / "models")
         assert found.case.shape.layers == 32
         assert found.model_source == str(folder / "config.json")
+
+
+def test_of_a_sealed_model_the_manifest_tells_the_shape(tmp_path):
+    made = manifest()
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json.sealed").write_bytes(b"LDSEAL01")
+    (folder / "manifest.json").write_text(made.model_dump_json(by_alias=True))
+    found = resolved(model="mine", store=tmp_path)
+    assert found.case.shape == made.shape
+    assert found.model_source == f"manifest of {folder}"
 
 
 def test_a_gguf_file_is_a_model_with_its_own_format(tmp_path):

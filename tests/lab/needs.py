@@ -42,6 +42,15 @@ def need_compiler() -> None:
     _need(shutil.which("gcc"), "gcc is not there: apt-get install gcc libc6-dev")
 
 
+def need_host_package(name: str) -> None:
+    """Skips where the Python of booted hosts, this machine's own, lacks a package."""
+    found = subprocess.run(
+        ["/usr/bin/python3", "-c", f"import {name}"], capture_output=True, check=False
+    )
+    there = f"/usr/bin/python3 has no {name}: apt-get install python3-{name}"
+    _need(found.returncode == 0, there)
+
+
 def _need(there: object, reason: str) -> None:
     if not there:
         pytest.skip(reason)
