@@ -134,10 +134,11 @@ class Bed:
         update(lambda state: with_keys(state, rules), **self.edges)
         self.confirm()
 
-    def issue(self, client, *, expires_s=3600, rate_per_s=None):
+    def issue(self, client, *, expires_s=3600, rate_per_s=None, **edges):
         issued = keys.add(
-            client, service="chat", expires_s=expires_s, rate_per_s=rate_per_s, **self.edges
-        )
+            client, service="chat", expires_s=expires_s, rate_per_s=rate_per_s,
+            **(self.edges | edges),
+        )  # fmt: skip
         self.last_record = issued.record
         return issued.token.get_secret_value()
 

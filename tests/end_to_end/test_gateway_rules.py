@@ -22,6 +22,7 @@ from llmdeploy.gateway.filters import CLOCK_SKEW_S
 from llmdeploy.observe.requests import Ending
 from llmdeploy.release import journal
 
+from ..fakes import FakeClock
 from .gateway_bed import CHAT, NEW, OLD, wait
 
 pytestmark = pytest.mark.end_to_end
@@ -34,7 +35,8 @@ def test_a_request_without_a_valid_key_is_answered_401(bed):
     ours = "llmdeploy/chat"
     forged = jwt.encode({**claims, "aud": ours}, stranger, algorithm="EdDSA")
     unsigned = jwt.encode({**claims, "aud": ours}, None, algorithm="none")
-    expired = bed.issue("tester", expires_s=-CLOCK_SKEW_S - 1)
+    long_ago = FakeClock(time_s=time.time() - CLOCK_SKEW_S - 61)
+    expired = bed.issue("tester", expires_s=60, clock=long_ago)
     cases = {
         "none": "",
         "forged": forged,

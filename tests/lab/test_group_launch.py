@@ -111,7 +111,7 @@ def test_a_link_cut_during_the_proof_fails_the_launch_and_nothing_stays(
         assert process.wait() == 3
     assert old.failed == []
     assert "node2" in told
-    assert "the connection was lost" in told
+    assert "the connection was lost" in told or "no route" in told  # as the cut met it
     assert took_s < 60.0
     _await_none(story, "rank_first")
     assert _inventory(_second(story)) == (0, 0, 0)
