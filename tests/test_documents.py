@@ -172,7 +172,8 @@ def test_what_no_gateway_or_engine_could_take_is_refused_at_once(key, said):
 
 def test_one_request_an_hour_survives_being_written_and_read():
     service = parse(MINIMAL + "gateway: {key_rate: 1/h}", Service, place="service.yaml")
-    parse(dump(service), Service, place="dump")
+    again = parse(dump(service), Service, place="dump")
+    assert again.gateway.key_rate_per_s == pytest.approx(1 / 3600)
 
 
 @pytest.mark.parametrize(
