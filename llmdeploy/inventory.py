@@ -233,8 +233,11 @@ class Inventory(HumanDocument):
     @model_validator(mode="after")
     def _known_environments(self) -> Self:
         names = [environment.name for environment in self.environments]
-        if _repeats(names):
-            raise ValueError("found two environments of one name, needed distinct names")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(
+                f"found environments named {', '.join(twice)} twice, needed distinct names"
+            )
         for host in self.hosts:
             if host.environment is not None and host.environment not in names:
                 known = ", ".join(names) or "none"

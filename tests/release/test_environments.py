@@ -47,7 +47,7 @@ def test_another_list_is_another_environment_in_another_order_it_is_not() -> Non
         ("hosts: [{environment: e}]", "found environment e of local, needed one of"),
         (
             "environments: [{name: e, requirements: [a==1]}, {name: e, requirements: [a==2]}]",
-            "found two environments of one name",
+            "found environments named e twice, needed distinct names",
         ),
     ],
 )
