@@ -162,9 +162,10 @@ def _make_on(
     if "error" in found or done.exit_code != 0:
         said = found.get("error") or done.stderr.strip()[-300:] or f"exit code {done.exit_code}"
         raise Refused(f"{station.name}: {folder}: {said}", fix=_fix(said, environment, station))
-    if there is not None:  # it is in the environment now
+    if wheels is not None and there is not None:  # they are in the environment now
         station.shell.remove(there)
-        station.shell.remove(part.objects)
+        own = [f"{part.objects}/{file.sha256}" for file in wheels.manifest.files]
+        station.shell.run(("rm", "-f", "--", *own), timeout_s=60)  # others' may still come
     return _made(found, folder, station)
 
 

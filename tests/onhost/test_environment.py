@@ -69,8 +69,10 @@ def test_the_second_host_gets_what_the_first_one_has_and_then_nothing_happens(tm
         assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "1.0\n"
     assert make((first, second), wheels) == (made, [])
     assert sorted(path.name for path in (tmp_path / "h1").iterdir()) == [
-        ".programs", ENGINE.title, f"{ENGINE.title}.lock", f"{ENGINE.title}.log",
+        ".objects", ".programs", ENGINE.title, f"{ENGINE.title}.lock", f"{ENGINE.title}.log",
     ]  # fmt: skip
+    objects = {path.name for path in (tmp_path / "h1" / ".objects").iterdir()}
+    assert objects <= {"transfer.json", "transfer.log"}
 
 
 def test_what_a_killed_command_left_is_made_anew(tmp_path, wheels):
