@@ -18,7 +18,7 @@ from llmdeploy.engine.linear import Matmul, packed_linear
 FAMILY = ("LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer")
 """Classes whose forward pass is: norm, attention with rotary Q and K, add, norm, gated MLP, add."""
 
-_FEW_ROWS = 64
+_FEW_ROWS = 16
 
 
 def can_fuse(model: Any) -> bool:
@@ -64,7 +64,7 @@ class RmsNorm:
     """x / rms(x) x weight in one kernel for few rows.
 
     The layer norm of (x, -x) has mean 0 and variance mean(x^2): its first half is the RMS norm of
-    x. 11 us instead of 25 us at one row of 576.
+    x. 5 us instead of 10 us at one row of 576, as much at 16, one core of a Xeon.
     """
 
     def __init__(self, norm: Any) -> None:

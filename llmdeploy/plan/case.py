@@ -32,8 +32,7 @@ class Case:
     @property
     def peak_batch(self) -> float:
         """Requests that one worker decodes together at the peak, on average."""
-        busy = min(1.0, self.needed_tokens_per_s / self.layout.tokens_per_s)
-        return busy * self.layout.batch / self.layout.workers
+        return self.layout.worker_batch(self.needed_tokens_per_s)
 
     @property
     def ttft_s(self) -> float:

@@ -8,8 +8,10 @@ from llmdeploy.estimate.case import Case
 from llmdeploy.estimate.speed.processors import (
     COPY_RATIO,
     DECODE_RATIO,
+    KV_PASSES,
     PREFILL_RATIO,
     READ_RATIO,
+    REQUEST_S,
     STEP_OVERHEAD_S,
 )
 from llmdeploy.model import active_parameters, weights_bytes
@@ -21,7 +23,7 @@ SPREAD_RATIO = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedPace:
-    """One replica: overhead, weights and KV read, products."""
+    """One replica: overhead, weights read, KV gathered, products."""
 
     read_s: float
     kv_s_per_token: float
@@ -32,7 +34,7 @@ class EmbeddedPace:
 
     def decode_step_s(self, batch: float, context_tokens: float) -> float:
         """Seconds of a step that adds a token to each of `batch` requests of that context."""
-        each_s = self.decode_s_per_token + context_tokens * self.kv_s_per_token
+        each_s = REQUEST_S + self.decode_s_per_token + context_tokens * self.kv_s_per_token
         return STEP_OVERHEAD_S + self.read_s + batch * each_s
 
     def prefill_s(self, tokens: float, context_tokens: float = 0) -> float:
@@ -63,7 +65,7 @@ def embedded_pace(case: Case) -> EmbeddedPace:
     weights = weights_bytes(shape, case.weight_format, dtype=case.dtype)
     return EmbeddedPace(
         read_s=weights / read_bytes_per_s,
-        kv_s_per_token=kv_bytes / read_bytes_per_s,
+        kv_s_per_token=KV_PASSES * kv_bytes / read_bytes_per_s,
         decode_s_per_token=flops / (flops_per_s * DECODE_RATIO),
         prefill_s_per_token=flops / (flops_per_s * PREFILL_RATIO),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from llmdeploy.estimate.speed.processors import STEP_OVERHEAD_S
+from llmdeploy.estimate.speed.processors import KV_PASSES, REQUEST_S, STEP_OVERHEAD_S
 from llmdeploy.plan.case import Case
 from llmdeploy.plan.document import Figure, Origin
 from llmdeploy.plan.figure import counted, predicted, shown, weaker
@@ -182,8 +182,9 @@ def _speed(case: Case) -> Iterator[Figure]:
         "step_time",
         pace.step_s(each),
         "s",
-        f"overhead + (weights + requests x KV) / read rate + requests x products / decode rate:"
-        f" {STEP_OVERHEAD_S} + ({pace.weights_bytes} + {each:g} x {pace.kv_bytes:.0f})"
+        f"overheads + (weights + requests x {KV_PASSES} x KV) / read rate + requests x products"
+        f" / decode rate: {STEP_OVERHEAD_S} + {each:g} x {REQUEST_S}"
+        f" + ({pace.weights_bytes} + {each:g} x {KV_PASSES} x {pace.kv_bytes:.0f})"
         f" / {shown(pace.read_bytes_per_s)} + {each:g} x {pace.decode_flops:.0f}"
         f" / {shown(pace.decode_flops_per_s)}",
         origin=origin,

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from llmdeploy.estimate.speed.processors import STEP_OVERHEAD_S
 from llmdeploy.plan.document import Plan
-from llmdeploy.plan.speed import RANKS_RATIO, THREADS_RATIO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +37,8 @@ def figure_pace(plan: Plan) -> FigurePace | None:
     serve = plan.replicas[0].serve
     requests = serve.max_num_seqs / serve.data_parallel
     cores = serve.threads_per_worker if serve.device == "cpu" else serve.tensor_parallel
-    shared = RANKS_RATIO if serve.tensor_parallel > 1 else THREADS_RATIO
-    rate = values["memory_read_rate"] * (1 if cores == 1 else cores * shared)
-    fixed_s = STEP_OVERHEAD_S + values["weights"] / serve.data_parallel / rate
+    read_s = values["weights"] / serve.data_parallel / (values["memory_read_rate"] * cores)
+    fixed_s = STEP_OVERHEAD_S + read_s
     fixed_s = min(fixed_s, values["step_time"])
     prompts = requests * plan.workload.input_tokens.mean / plan.workload.output_tokens.mean
     return FigurePace(

@@ -32,7 +32,12 @@ def _notes(case: Case) -> Iterator[str]:
     if layout.workers > 1:
         yield (
             f"{layout.workers} workers of {layout.threads} thread(s), each with its own copy of"
-            " the weights: on CPU that decodes more than one worker on all cores."
+            " the weights: that takes the least time per token at the peak."
+        )
+    elif layout.threads > 1:
+        yield (
+            f"One worker of {layout.threads} threads, which read one copy of the weights"
+            " together: that takes the least time per token at the peak."
         )
     if layout.numerics.dtype != case.manifest.dtype and service.model.dtype == "auto":
         yield (

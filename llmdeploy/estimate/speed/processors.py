@@ -8,16 +8,20 @@ from llmdeploy.estimate.case import Case
 from llmdeploy.estimate.speed.coefficients import Coefficients, Fitted, coefficients
 
 STEP_OVERHEAD_S = 0.010
-DECODE_RATIO = 0.49
+REQUEST_S = 0.0008
+KV_PASSES = 3
+DECODE_RATIO = 1.0
 PREFILL_RATIO = 0.90
-"""Python and small operations of one step; shares of a core's matrix-product rate that decoding
-and prefilling reach.
+"""Python and small operations of one step, and of one request's token in it, up to the client;
+times that KV passes through memory (pages are gathered: read, written, read); shares of a core's
+matrix-product rate that decoding and prefilling reach.
 
-Source: the embedded engine's worker, one thread of two Zen 4 cores, SmolLM2-135M bf16, 128 in / 64
-out, closed loop. Measured at 1, 8, 16, 32 requests, three rounds: 25 to 32, 59 to 64, 100 to 102,
-176 to 193 ms per token; the formula gives 29, 65, 106, 188 with the measured 206 GFLOP/s and
-20 GB/s (tests/plan/test_speed.py). vLLM 0.32's CPU build on one such core, 128 in / 128 out:
-25, 130 and 193 tokens/s at 1, 8 and 32 requests (tests/estimate/test_speed_processors.py).
+Source: the embedded engine's worker, one thread, SmolLM2-135M bf16, 128 in / 64 out, closed loop.
+On a Zen 4 core (206 GFLOP/s, 20 GB/s, both measured) three rounds at 1, 8, 16, 32 requests took
+25 to 32, 59 to 64, 100 to 102, 176 to 193 ms per token; on a Xeon's with AMX (1.2 TFLOP/s of
+256 x 1024 x 1024, 13 GB/s) 34, 51, 68, 102. The formula gives 28, 63, 102, 181 and 33, 49, 67, 103
+(tests/plan/test_speed.py). vLLM 0.32's CPU build on one Zen 4 core, 128 in / 128 out: 25, 130 and
+193 tokens/s at 1, 8 and 32 requests (tests/estimate/test_speed_processors.py).
 """
 READ_RATIO = 0.8
 """Share of a device's memory rate that reading weights reaches. Source: plan/device.py: 80 % of
@@ -48,7 +52,7 @@ def _on_processors() -> Coefficients:
     reads, products = 1 / READ_RATIO, 1 / (COPY_RATIO * DECODE_RATIO)
     prompts = 1 / (COPY_RATIO * PREFILL_RATIO)
     return Coefficients(
-        step_s=STEP_OVERHEAD_S, request_s=0.0, layer_s=0.0, expert_layer_s=0.0,
+        step_s=STEP_OVERHEAD_S, request_s=REQUEST_S, layer_s=0.0, expert_layer_s=0.0,
         state_layer_s=0.0, latent_layer_s=0.0, indexer_layer_s=0.0, dense_read=reads,
         dense_compute=products, expert_read=reads, expert_compute=products, expert_evenness=1.0,
         kv_read=reads, attention_compute=products, collective=1.0, prompt_layer_s=0.0,
