@@ -98,6 +98,14 @@ def test_the_readme_shows_a_run_of_its_command(request: pytest.FixtureRequest) -
     assert [line[:22].rstrip() for line in shown.splitlines()][2:] == names
 
 
+def test_a_short_record_is_told_in_seconds(tmp_path: pathlib.Path) -> None:
+    past = tmp_path / "past.csv"
+    past.write_text("arrival_s,input_tokens,output_tokens\n" + "0,100,5\n5,100,5\n")
+    code, shown, said = run("--requests", str(past))
+    assert code == 0, said
+    assert re.search(r"; busiest [0-9.]+ s from the start: 2 requests$", shown.splitlines()[0])
+
+
 def test_a_launch_that_does_not_fit_is_a_no() -> None:
     code, _, said = run(*LOAD, "--model", "Qwen/Qwen2.5-72B-Instruct", "--gpus", "1")
     assert code == 3
