@@ -63,9 +63,10 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
         typer.echo(outcome.model_dump_json(by_alias=True))
         return
-    for finding in outcome.acceptance.findings if outcome.acceptance else ():
-        if finding.fix:
-            typer.echo(
-                f"{finding.status} {finding.check}: {finding.found}; needed {finding.needed}"
-            )
+    failed = outcome.acceptance.failed if outcome.acceptance else ()
+    for finding in failed:
+        typer.echo(f"{finding.status} {finding.check}: {finding.found}; needed {finding.needed}")
     typer.echo(outcome.words())
+    fixes = dict.fromkeys(finding.fix for finding in failed if finding.fix)
+    for fix in fixes:  # most have the same one
+        typer.echo(f"hint: {fix}", err=True)

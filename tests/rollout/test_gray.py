@@ -156,6 +156,9 @@ def test_a_release_that_is_not_accepted_stays_dark():
     assert outcome.result == Result.REJECTED
     assert any(reason.startswith("accept.garbage") for reason in outcome.reasons)
     assert outcome.acceptance is not None
+    failed, all_checks = len(outcome.acceptance.failed), len(outcome.acceptance.findings)
+    assert outcome.words().endswith(f"stays dark: {failed} of {all_checks} checks did not pass")
+    assert not [line for line in world.said if "FAIL" in line]
     assert world.weights() == {old: 1.0}
     assert world.standings()[new] == Standing.CANDIDATE
 
