@@ -25,7 +25,7 @@ StateRoot = Annotated[
 ]
 """Option of every command that takes a service's name."""
 GATEWAY_HOST = Host()
-"""Where services run in this release: the machine the CLI runs on."""
+"""Where a service's gateway and state are: the machine the CLI runs on."""
 STATE_ROOT: str = Inventory.model_fields["state_root"].default
 Json = Annotated[bool, typer.Option("--json", help="print the artefact itself")]
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
