@@ -61,10 +61,7 @@ def preflight(
     Exits 0 where the service can start, 3 where a check blocks it.
     """
     loaded = load_hosts(service, state_root=state_root)
-    planned = planned_by(plan)
-    deadline_s = with_unit(
-        parse_seconds, deadline, option="--deadline", example="30s", least=LEAST_DEADLINE
-    )
+    planned, deadline_s = planned_by(plan), _deadline_s(deadline)
     waived, before = _waivers(waivers), _bundle(against) if against else None
     if replay:
         bundle = _bundle(replay)
@@ -90,6 +87,10 @@ def preflight(
     if not report.fit:
         first = next(f for f in report.findings if f.check == report.blocked_by[0])
         raise Refused(summary(report), fix=f"{first.check}: {first.fix}")
+
+
+def _deadline_s(text: str) -> float:
+    return with_unit(parse_seconds, text, option="--deadline", example="30s", least=LEAST_DEADLINE)
 
 
 def _bundle(path: str) -> Bundle:
