@@ -23,6 +23,14 @@ _UNIT_SUFFIXES = (
     "_s",
 )  # `error_ratio: 0.1%` reads well as it is
 
+_BOUNDS = {
+    "greater_than": ("gt", "more than {}"),
+    "greater_than_equal": ("ge", "{} or more"),
+    "less_than": ("lt", "less than {}"),
+    "less_than_equal": ("le", "{} or less"),
+}
+"""By pydantic's kind of error: where it says the bound, and the bound in words."""
+
 
 def human_key(field: str) -> str:
     """The key a person writes for a field: the unit stands in the value, so its suffix goes."""
@@ -175,7 +183,16 @@ def _words(detail: ErrorDetails, kind: type[BaseModel]) -> tuple[str, str]:
         return message, "write {path} that way in {place}"
     needed = message.removeprefix("Input should be ").removeprefix("Input ")
     needed = needed.replace("String should match pattern", "text that matches")
-    return f"found {found}, needed {needed}", "change {path} in {place}"
+    return f"found {found}, needed {needed}", "change {path} in {place}" + _bound(detail)
+
+
+def _bound(detail: ErrorDetails) -> str:
+    """How far a number out of its range must go, as the end of the fix; empty for other errors."""
+    name, words = _BOUNDS.get(detail["type"], ("", ""))
+    bound = detail.get("ctx", {}).get(name)
+    if not isinstance(bound, int | float):
+        return ""
+    return f" to {words.format(int(bound) if bound == int(bound) else bound)}"
 
 
 def _keys_beside(location: tuple[int | str, ...], kind: type[BaseModel]) -> set[str]:

@@ -23,6 +23,10 @@ class Refused(LlmDeployError):
     exit_code = 3
 
 
+class Busy(Refused):
+    """Another living command holds what is needed; the message names its owner: exit code 3."""
+
+
 class Unreachable(LlmDeployError):
     """A host, gateway or endpoint did not answer: exit code 4."""
 

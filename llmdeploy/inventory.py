@@ -66,7 +66,7 @@ class Host(HumanDocument):
     """Equal hosts; more than one are named NAME-1, NAME-2, …"""
     address: str = "local"
     """`local`, or an alias of `~/.ssh/config`, a host name or an IP address; equal hosts have
-    `{number}` in it. Only `local` can be launched on in this release."""
+    `{number}` in it."""
     user: str | None = None
     port: int | None = Field(default=None, ge=1, le=65535)
     key: str | None = None

@@ -66,23 +66,23 @@ def test_a_dumped_inventory_loads_to_the_same_inventory() -> None:
         (
             MINIMAL + "workload: {requests_per_day: -5}",
             "service.yaml: workload/requests_per_day: found -5, needed greater than or equal to 1",
-            "change workload/requests_per_day in service.yaml",
+            "change workload/requests_per_day in service.yaml to 1 or more",
         ),
         (
             MINIMAL + "workload: {requests_per_day: 9000000000000}",
             "service.yaml: workload/requests_per_day: found 9000000000000,"
             " needed less than or equal to 1000000000000",
-            "change workload/requests_per_day in service.yaml",
+            "change workload/requests_per_day in service.yaml to 1000000000000 or less",
         ),
         (
             MINIMAL + "objectives: {utilisation_ratio: 0%}",
             "service.yaml: objectives/utilisation_ratio: found 0.0, needed greater than 0",
-            "change objectives/utilisation_ratio in service.yaml",
+            "change objectives/utilisation_ratio in service.yaml to more than 0",
         ),
         (
             MINIMAL + "workload: {peak_factor: .inf}",
             "service.yaml: workload/peak_factor: found Infinity, needed less than or equal to 1000",
-            "change workload/peak_factor in service.yaml",
+            "change workload/peak_factor in service.yaml to 1000 or less",
         ),
         (
             MINIMAL + "name: My Chat",

@@ -77,9 +77,6 @@ def all_devices() -> tuple[DeviceSpec, ...]:
     return tuple({d.id: d for found in _by_alias().values() for d in found}.values())
 
 
-all = all_devices  # read as catalog.devices.all()
-
-
 @functools.lru_cache(maxsize=4096)
 def find(name: str) -> DeviceSpec:
     """The device that a driver, log or person calls `name`; InputError with near matches."""

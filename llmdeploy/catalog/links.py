@@ -187,11 +187,6 @@ def all_to_all_s(link: LinkSpec, devices: int, size_bytes: float) -> float:
     return least_s(lines(link, devices, "all_to_all"), size_bytes)
 
 
-def all_gather_s(link: LinkSpec, devices: int, size_bytes: float) -> float:
-    """Seconds until every device holds the message of which each held a part."""
-    return least_s(lines(link, devices, "all_gather"), size_bytes)
-
-
 def point_to_point_s(link: LinkSpec, size_bytes: float) -> float:
     """Seconds of one message from one device (or host) to another.
 

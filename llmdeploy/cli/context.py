@@ -15,7 +15,7 @@ from llmdeploy.errors import InputError, LlmDeployError, Refused
 from llmdeploy.inventory import Host, Inventory
 from llmdeploy.release import journal, prepare, stage
 from llmdeploy.release.choose import choose
-from llmdeploy.release.hosts_in_use import hosts_in_use
+from llmdeploy.release.hosts_in_use import hosts_in_use, knows_releases
 from llmdeploy.release.layout import ServiceLayout
 from llmdeploy.release.site import Site
 
@@ -25,14 +25,17 @@ StateRoot = Annotated[
 ]
 """Option of every command that takes a service's name."""
 GATEWAY_HOST = Host()
-"""Where services run in this release: the machine the CLI runs on."""
+"""Where a service's gateway and state are: the machine the CLI runs on."""
 STATE_ROOT: str = Inventory.model_fields["state_root"].default
 Json = Annotated[bool, typer.Option("--json", help="print the artefact itself")]
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
 
 
-def service_site(name: str, state_root: str) -> Site:
-    """The service of that name under the state root; InputError listing the known ones."""
+def service_site(name: str, state_root: str, *, seek: bool = False) -> Site:
+    """The service of that name under the state root; InputError listing the known ones.
+
+    With `seek` all hosts of its cluster where the journal no longer tells which it runs on.
+    """
     known = service_names(state_root)
     if name not in known:
         raise InputError(
@@ -41,9 +44,10 @@ def service_site(name: str, state_root: str) -> Site:
             fix="launch a plan first, or give --state-root (or LLMDEPLOY_STATE_ROOT) where it lies",
         )
     layout = ServiceLayout(root=f"{whole(state_root)}/{name}")
-    return make_site(
-        layout, python=_python(layout), inventory=remembered(layout, shell=LocalShell())
-    )
+    inventory, hosts = remembered(layout, shell=LocalShell()), frozenset[str]()
+    if seek and inventory and not knows_releases(layout, shell=LocalShell()):
+        hosts = frozenset(name for host in inventory.hosts for name in host.names)
+    return make_site(layout, python=_python(layout), inventory=inventory, hosts=hosts)
 
 
 def service_names(state_root: str) -> tuple[str, ...]:

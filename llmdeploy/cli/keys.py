@@ -2,13 +2,12 @@
 
 import datetime
 import json
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from llmdeploy.cli.context import STATE_ROOT, Json, StateRoot, Yes, ask, service_site
-from llmdeploy.errors import InputError
+from llmdeploy.cli.values import with_unit
 from llmdeploy.gateway import keys
 from llmdeploy.gateway.take_keys import take_keys
 from llmdeploy.release.site import Site
@@ -29,8 +28,10 @@ def add(
     state_root: StateRoot = STATE_ROOT,
 ) -> None:
     """Add a key and print it once; it is kept nowhere. Clients send it as a bearer token."""
-    expires_s = _parsed(parse_seconds, expires, "--expires")
-    rate_per_s = _parsed(parse_rate_per_s, rate, "--rate") if rate else None
+    expires_s = with_unit(parse_seconds, expires, option="--expires", example="90d")
+    rate_per_s = (
+        with_unit(parse_rate_per_s, rate, option="--rate", example="20/s") if rate else None
+    )
     site = service_site(name, state_root)
     ask(f"Add a key of {client} for {name}, valid {show_seconds(expires_s)}?", yes=yes)
     issued = keys.add(
@@ -84,13 +85,6 @@ def _in_effect(site: Site) -> str:
         site.layout, supervisor=site.supervisor, shell=site.shell, http=site.http, clock=site.clock
     )
     return "in effect" if taken else "in effect once the gateway runs"
-
-
-def _parsed(parse: Callable[[object], float], text: str, option: str) -> float:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise InputError(f"{option}: {error}", fix=f"write {option} that way") from error
 
 
 def _day(at_s: float) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from llmdeploy.cli.context import STATE_ROOT, Json, StateRoot, service_site
+from llmdeploy.cli.values import at_least
 from llmdeploy.errors import InputError
 from llmdeploy.gateway.confirm import envoy_log
 from llmdeploy.release import journal
@@ -24,7 +25,9 @@ def logs(
     host: Annotated[
         str | None, typer.Option(help="one host of a cluster; all where left out")
     ] = None,
-    lines: Annotated[int, typer.Option(min=0, help="lines to show from the end")] = 100,
+    lines: Annotated[
+        int, typer.Option(callback=at_least(0), help="lines from the end, 0 or more")
+    ] = 100,
     follow: Annotated[bool, typer.Option("--follow", help="go on until Ctrl-C")] = False,
     as_json: Json = False,
     state_root: StateRoot = STATE_ROOT,

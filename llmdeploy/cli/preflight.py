@@ -7,8 +7,9 @@ import typer
 
 from llmdeploy.cli.loading import load_hosts, read
 from llmdeploy.cli.measuring import gather, planned_by
+from llmdeploy.cli.values import with_unit
 from llmdeploy.edge.local import LocalShell
-from llmdeploy.errors import InputError, Refused
+from llmdeploy.errors import Refused
 from llmdeploy.facts.active.measure import Level
 from llmdeploy.facts.bundle import Bundle
 from llmdeploy.facts.collect import PROBE_TIMEOUT_S
@@ -21,6 +22,8 @@ from llmdeploy.inventory import Waiver
 from llmdeploy.units import parse_seconds
 
 app = typer.Typer(add_completion=False)
+LEAST_DEADLINE = "1s"
+"""Of what a host may be given. Source: own choice: less is a slip of the unit."""
 
 
 @app.command()
@@ -58,13 +61,13 @@ def preflight(
     Exits 0 where the service can start, 3 where a check blocks it.
     """
     loaded = load_hosts(service, state_root=state_root)
-    planned = planned_by(plan)
+    planned, deadline_s = planned_by(plan), _deadline_s(deadline)
     waived, before = _waivers(waivers), _bundle(against) if against else None
     if replay:
         bundle = _bundle(replay)
     else:
         depth = Level.QUICK if quick else level
-        bundle = gather(loaded, planned(None), level=depth, timeout_s=_seconds(deadline))
+        bundle = gather(loaded, planned(None), level=depth, timeout_s=deadline_s)
     report = examine(
         bundle,
         service=loaded.service,
@@ -86,6 +89,10 @@ def preflight(
         raise Refused(summary(report), fix=f"{first.check}: {first.fix}")
 
 
+def _deadline_s(text: str) -> float:
+    return with_unit(parse_seconds, text, option="--deadline", example="30s", least=LEAST_DEADLINE)
+
+
 def _bundle(path: str) -> Bundle:
     place = pathlib.Path(path).expanduser()
     return read(place, Bundle, example="a bundle of `preflight --out`")
@@ -96,10 +103,3 @@ def _waivers(path: str | None) -> tuple[Waiver, ...]:
         return ()
     example = "waivers: [{check: os.swap, reason: swap is zram here, until: 2027-01-31}]"
     return read(pathlib.Path(path).expanduser(), Waivers, example=example).waivers
-
-
-def _seconds(deadline: str) -> float:
-    try:
-        return parse_seconds(deadline)
-    except ValueError as error:
-        raise InputError(f"--deadline: {error}", fix="write it like --deadline 30s") from error

@@ -10,6 +10,7 @@ from llmdeploy.cli import estimate_options as option
 from llmdeploy.cli import simulate_load as load_option
 from llmdeploy.cli.context import Json, whole
 from llmdeploy.cli.simulate_load import lengths_of, recorded, traffic_of
+from llmdeploy.cli.values import at_least
 from llmdeploy.edge.local import LocalShell
 from llmdeploy.estimate import memory, speed
 from llmdeploy.estimate.case import Case
@@ -25,6 +26,7 @@ from llmdeploy.simulate.table import table
 
 app = typer.Typer()
 STORE: str = Inventory.model_fields["model_store"].default
+REPLICAS = "equal launches behind a balancer, 1 or more"
 PEAK: float = Workload.model_fields["peak_factor"].default
 
 
@@ -57,7 +59,7 @@ def simulate(
     request_rate_per_s: option.RequestRate = None,
     peak_factor: Annotated[float, typer.Option(help="peak rate over the day's mean")] = PEAK,
     requests: load_option.Requests = None,
-    replicas: Annotated[int, typer.Option(min=1, help="equal launches behind a balancer")] = 1,
+    replicas: Annotated[int, typer.Option(callback=at_least(1), help=REPLICAS)] = 1,
     max_queue: load_option.MaxQueue = None,
     seed: Annotated[int, typer.Option(help="of the random arrivals and lengths")] = 0,
     store: option.Store = STORE,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from llmdeploy.cli.values import at_least
 from llmdeploy.errors import InputError
 from llmdeploy.estimate.case import Case
 from llmdeploy.simulate import Lengths, as_listed, by_mean
@@ -17,7 +18,8 @@ Requests = Annotated[
     str | None, typer.Option(help="CSV to replay: arrival_s,input_tokens,output_tokens")
 ]
 MaxQueue = Annotated[
-    int | None, typer.Option(min=0, help="waiting requests a replica takes; default: any")
+    int | None,
+    typer.Option(callback=at_least(0), help="waiting requests a replica takes; default: any"),
 ]
 LengthP95 = Annotated[float | None, typer.Option(help="95th percentile; default: 3 x the mean")]
 
@@ -87,5 +89,10 @@ def _lengths(name: str, mean: float | None, p95: float | None) -> Lengths:
         raise InputError(
             f"--{name}-tokens: found {mean:g}, needed more than 0",
             fix=f"give the mean tokens of a request, like --{name}-tokens 1000",
+        )
+    if p95 is not None and p95 < mean:
+        raise InputError(
+            f"--{name}-p95: found {p95:g}, needed the mean or more: --{name}-tokens is {mean:g}",
+            fix=f"give --{name}-p95 {mean:g} or more, or leave it out",
         )
     return by_mean(mean, p95=P95_FACTOR * mean if p95 is None else p95)

@@ -12,6 +12,7 @@ from llmdeploy.gateway.process import drain_and_stop
 from llmdeploy.release import journal, lock, room
 from llmdeploy.release import stop as ending
 from llmdeploy.release.site import Site
+from llmdeploy.release.supervise import GATEWAY
 from llmdeploy.units import show_ratio
 
 app = typer.Typer()
@@ -36,7 +37,7 @@ def stop(
             "--purge: found together with --release, needed one of them",
             fix="leave out --release to stop the service and delete its state",
         )
-    site = service_site(name, state_root)
+    site = service_site(name, state_root, seek=release is None)
     what = f"release {release} of {name}" if release else f"{name} and all its releases"
     ask(f"Stop {what}{f' and delete {site.layout.root}' if purge else ''}?", yes=yes)
     with lock.hold(site.layout, reason=f"stop {what}", shell=site.shell, clock=site.clock):
@@ -68,7 +69,8 @@ def stop_one(release_id: str, site: Site) -> tuple[int, tuple[str, ...]]:
 
 
 def stop_all(site: Site, *, purge: bool) -> tuple[int, tuple[str, ...]]:
-    """Stops gateway and engines: how many requests did not end in time, and which releases."""
+    """Stops gateway and engines: how many requests did not end in time, and what was stopped."""
+    gateway = (GATEWAY,) if site.supervisor.state(GATEWAY).running else ()
     cut = drain_and_stop(
         site.layout,
         drain_timeout_s=DRAIN_TIMEOUT_S,
@@ -77,4 +79,4 @@ def stop_all(site: Site, *, purge: bool) -> tuple[int, tuple[str, ...]]:
         http=site.http,
         clock=site.clock,
     )
-    return cut, ending.stop_service(purge=purge, site=site)
+    return cut, (*ending.stop_service(purge=purge, site=site), *gateway)

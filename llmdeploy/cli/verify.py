@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from llmdeploy.cli.context import STATE_ROOT, Json, StateRoot, Yes, ask, service_site
-from llmdeploy.errors import Held, InputError, Refused
+from llmdeploy.cli.values import with_unit
+from llmdeploy.errors import Held, Refused
 from llmdeploy.rollout.gray import Options
 from llmdeploy.rollout.gray import verify as run
 from llmdeploy.rollout.outcome import Outcome, Result
@@ -39,7 +40,7 @@ def verify(
     Exits 0 when it has all traffic, 3 when it was refused or rolled back, 5 when it is held at a
     step for want of evidence or time: run it again and it goes on from there.
     """
-    timeout_s = _seconds(timeout)
+    timeout_s = with_unit(parse_seconds, timeout, option="--timeout", example="30min")
     site = service_site(name, state_root)
     ask(f"Accept the release of {name} and give it traffic step by step?", yes=yes)
     executor = ThreadPoolExecutor(max_workers=4)
@@ -62,16 +63,10 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
         typer.echo(outcome.model_dump_json(by_alias=True))
         return
-    for finding in outcome.acceptance.findings if outcome.acceptance else ():
-        if finding.fix:
-            typer.echo(
-                f"{finding.status} {finding.check}: {finding.found}; needed {finding.needed}"
-            )
+    failed = outcome.acceptance.failed if outcome.acceptance else ()
+    for finding in failed:
+        typer.echo(f"{finding.status} {finding.check}: {finding.found}; needed {finding.needed}")
     typer.echo(outcome.words())
-
-
-def _seconds(text: str) -> float:
-    try:
-        return parse_seconds(text)
-    except ValueError as error:
-        raise InputError(f"--timeout: {error}", fix="write it like --timeout 30min") from error
+    fixes = dict.fromkeys(finding.fix for finding in failed if finding.fix)
+    for fix in fixes:  # most have the same one
+        typer.echo(f"hint: {fix}", err=True)

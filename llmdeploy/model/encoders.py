@@ -36,6 +36,7 @@ def encoder_parameters(keys: Keys, *, kind: str, hidden_size: int) -> int:
 
 
 def is_multimodal(keys: Keys) -> bool:
+    """Whether the configuration has a part for pictures or sound."""
     return keys.section(*VISION_SECTIONS, *AUDIO_SECTIONS) is not None or keys.has(
         "mm_vision_tower", "vision_soft_tokens_per_image", "embd_layer"
     )

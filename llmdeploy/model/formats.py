@@ -82,6 +82,7 @@ def nvfp4(kept: tuple[Part, ...] = KEPT) -> WeightFormat:
 
 
 def int8(kept: tuple[Part, ...] = KEPT) -> WeightFormat:
+    """Whole numbers of 8 bits for weights and activations."""
     return WeightFormat(method="int8", bits=8, activation_bits=8, kept=kept)
 
 

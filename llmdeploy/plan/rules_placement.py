@@ -10,6 +10,7 @@ as much again is left for the cache, activations and what stays free."""
 
 
 def link_domain(proposal: Proposal, shape: ModelShape) -> str | None:
+    """Why the tensor group is too wide for its links, in words; None where it is not."""
     tp, most = proposal.tensor_parallel, proposal.pool.most_per_host
     if tp <= most:
         return _leaves_domain(proposal, shape)
@@ -49,6 +50,7 @@ def _weights_bytes(proposal: Proposal, shape: ModelShape, *, ranks: int, stages:
 
 
 def host_room(proposal: Proposal, shape: ModelShape) -> str | None:
+    """Why no replica finds its devices on these hosts, in words; None where one does."""
     if proposal.replicas_that_fit > 0:
         return None
     each, hosts, pool = proposal.devices_per_host, proposal.hosts, proposal.pool

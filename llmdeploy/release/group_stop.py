@@ -47,6 +47,19 @@ def check_ports(release: ReleaseState, *, site: Site) -> None:
             site.clock.sleep(POLL_S)
 
 
+def left(site: Site) -> tuple[str, ...]:
+    """Programs that still run on the cluster's hosts, each with its host; a host that does not
+    answer has none to name."""
+
+    def on(station: Station) -> tuple[str, ...]:
+        try:
+            return tuple(f"{name} on {station.name}" for name in station.supervisor.list())
+        except Unreachable:
+            return ()
+
+    return tuple(words for found in together(on, site.stations) for words in found)
+
+
 def shutdown(*, purge: bool, site: Site) -> None:
     """Nothing of the service runs on its cluster's hosts; with `purge` no file of it is left."""
 

@@ -21,3 +21,11 @@ def hosts_in_use(layout: ServiceLayout, *, shell: Shell) -> frozenset[str]:
     except LlmDeployError:  # a damaged journal or plan must not keep anyone from looking
         return frozenset(found)
     return frozenset(found)
+
+
+def knows_releases(layout: ServiceLayout, *, shell: Shell) -> bool:
+    """Whether the journal tells what was launched; not where it was emptied or damaged."""
+    try:
+        return bool(journal.state(layout, shell=shell).releases)
+    except LlmDeployError:
+        return False

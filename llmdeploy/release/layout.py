@@ -24,6 +24,11 @@ class ServiceLayout:
         return f"{self.root}/lock.json"
 
     @property
+    def verify_lock(self) -> str:
+        """Who verifies a release of the service: a second `verify` beside it is refused."""
+        return f"{self.root}/verify_lock.json"
+
+    @property
     def gateway(self) -> str:
         """Envoy's files, the gateway's state, access log and sockets."""
         return f"{self.root}/gateway"

@@ -13,6 +13,7 @@ from llmdeploy.release import (
 )
 from llmdeploy.release.site import Site
 from llmdeploy.release.state import Phase, ReleaseState, ServiceState, Standing
+from llmdeploy.release.supervise import GATEWAY
 
 _PORT_PATIENCE_S = 10.0
 _POLL_S = 0.1
@@ -63,7 +64,8 @@ def _stop_and_tell(release: ReleaseState, *, reason: str, site: Site) -> bool:
 
 
 def stop_service(*, purge: bool, site: Site) -> tuple[str, ...]:
-    """Ids of the releases stopped; no process, port or socket of the service is left.
+    """Ids of the releases stopped, and programs that the journal did not know of; no process, port
+    or socket of the service is left.
 
     With `purge` no file is left either. The caller has drained the gateway before. Refused at the
     end where memory of cards is not back.
@@ -77,6 +79,7 @@ def stop_service(*, purge: bool, site: Site) -> tuple[str, ...]:
     for release in found:
         _stop_and_tell(release, reason="the service was stopped", site=site)
     held = _memory_held(found, site)
+    unknown = (*site.supervisor.list(), *group_stop.left(site))
     group_stop.shutdown(purge=purge, site=site)
     site.supervisor.shutdown()
     for name in site.shell.entries(site.layout.gateway):
@@ -89,7 +92,10 @@ def stop_service(*, purge: bool, site: Site) -> tuple[str, ...]:
         site.shell.remove(site.layout.root)
     if held is not None:
         raise held
-    return tuple(release.id for release in found)
+    return (
+        *(release.id for release in found),
+        *(f"{program} (not in the journal)" for program in unknown if program != GATEWAY),
+    )
 
 
 def _memory_held(releases: tuple[ReleaseState, ...], site: Site) -> Refused | None:

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
+from llmdeploy.errors import Busy
 from llmdeploy.gateway.apply import read_state
 from llmdeploy.gateway.confirm import confirm
-from llmdeploy.release import journal
+from llmdeploy.release import journal, lock
 from llmdeploy.release.site import Site
 from llmdeploy.release.state import Standing
 from llmdeploy.rollout.candidate import Candidate, accepted, choose, load
@@ -15,7 +16,7 @@ from llmdeploy.rollout.outcome import Outcome, Result
 from llmdeploy.rollout.position import Position, Step, next_share, position
 from llmdeploy.rollout.probes import Prober
 from llmdeploy.rollout.shift import go_back, promote, step_to
-from llmdeploy.rollout.watch import Ending, watch
+from llmdeploy.rollout.watch import REPORT_S, Ending, watch
 from llmdeploy.units import show_ratio, show_seconds
 from llmdeploy.verdict.document import Decision, Verdict
 
@@ -41,8 +42,24 @@ def verify(
     """The outcome for the release asked for, else the newest candidate.
 
     A killed command's release goes on at its step with the evidence it had. Ctrl-C leaves the
-    step as it is. `executor` runs the probes beside the looks.
+    step as it is. `executor` runs the probes beside the looks. Busy, naming its owner, while
+    another `verify` of the service runs.
     """
+    with lock.hold(
+        site.layout, path=site.layout.verify_lock, reason=f"verify {release_id or 'a release'}",
+        longest_s=options.timeout_s + lock.LONGEST_HOLD_S, shell=site.shell, clock=site.clock,
+    ):  # fmt: skip
+        return _verify(release_id, options, report=report, executor=executor, site=site)
+
+
+def _verify(
+    release_id: str | None,
+    options: Options,
+    *,
+    report: Callable[[str], None],
+    executor: Executor,
+    site: Site,
+) -> Outcome:
     began_s = site.clock.monotonic_s()
     state = journal.state(site.layout, shell=site.shell)
     release = choose(state, release_id)
@@ -107,28 +124,48 @@ class Run:
     def _steps(self) -> Outcome:
         while True:
             seen = self.seen()
-            if seen.step is None or seen.intended:
-                self._next(seen)
-                continue
-            ending = self._watch(seen)
-            verdict = ending.record.verdict
-            self.verdicts.append(verdict)
-            self.report(f"{show_ratio(seen.step.share)}: {verdict.decision}: "
-                        + "; ".join(verdict.reasons))  # fmt: skip
-            step_s = verdict.at_s - seen.step.started_s
-            if verdict.decision == Decision.ROLL_BACK:
-                outcome = self._back(seen.step, verdict.reasons, step_s=step_s)
-                ending.keep(site=self.site)
+            try:
+                outcome = self._step(seen)
+            except Busy as busy:
+                outcome = self._wait(busy, seen)
+            if outcome is not None:
                 return outcome
-            ending.keep(site=self.site)
-            if verdict.decision == Decision.HOLD:
-                reasons = (*verdict.reasons, _missing(verdict))
-                return self.ended(Result.HELD, share=seen.step.share, reasons=reasons)
-            if seen.step.share >= 1:
-                promote(self.candidate.release.id, old=seen.step.old, seen=seen, site=self.site)
-                self._keep_forecast()
-                return self.ended(Result.PROMOTED, share=1.0, reasons=(), step_s=step_s)
+
+    def _step(self, seen: Position) -> Outcome | None:
+        """The outcome, None where the release went on to its next step."""
+        if seen.step is None or seen.intended:
             self._next(seen)
+            return None
+        ending = self._watch(seen)
+        verdict = ending.record.verdict
+        self.verdicts.append(verdict)
+        self.report(f"{show_ratio(seen.step.share)}: {verdict.decision}: "
+                    + "; ".join(verdict.reasons))  # fmt: skip
+        step_s = verdict.at_s - seen.step.started_s
+        if verdict.decision == Decision.ROLL_BACK:
+            outcome = self._back(seen.step, verdict.reasons, step_s=step_s)
+            ending.keep(site=self.site)
+            return outcome
+        ending.keep(site=self.site)
+        if verdict.decision == Decision.HOLD:
+            reasons = (*verdict.reasons, _missing(verdict))
+            return self.ended(Result.HELD, share=seen.step.share, reasons=reasons)
+        if seen.step.share >= 1:
+            promote(self.candidate.release.id, old=seen.step.old, seen=seen, site=self.site)
+            self._keep_forecast()
+            return self.ended(Result.PROMOTED, share=1.0, reasons=(), step_s=step_s)
+        self._next(seen)
+        return None
+
+    def _wait(self, busy: Busy, seen: Position) -> Outcome | None:
+        """None after a moment in which the other command may have ended; held when time is over."""
+        if self.options.once or self.site.clock.monotonic_s() >= self._ends_s:
+            share = seen.step.share if seen.step else 0.0
+            return self.ended(Result.HELD, share=share, reasons=(f"{busy}",))
+        if seen.step is None or seen.intended:  # else watching waits, and goes on with its looks
+            self.report(f"waiting: {busy}")
+            self.site.clock.sleep(REPORT_S)
+        return None
 
     def seen(self) -> Position:
         """Where the release stands now, from the journal."""
@@ -176,6 +213,11 @@ class Run:
         )
         self.report(f"{show_ratio(share)}: weights confirmed after {show_seconds(took_s)}")
 
+    @property
+    def _ends_s(self) -> float:
+        """When the time for all steps is over, as the monotonic clock has it."""
+        return self.began_s + self.options.timeout_s
+
     def _keep_forecast(self) -> None:
         problem = keep_forecast(self.candidate.plan, self.candidate.release.id, site=self.site)
         if problem:
@@ -184,7 +226,7 @@ class Run:
     def _watch(self, seen: Position) -> Ending:
         step_timeout_s = self.candidate.plan.release.step_timeout_s
         now_s = self.site.clock.monotonic_s()
-        until_s = min(now_s + step_timeout_s, self.began_s + self.options.timeout_s)
+        until_s = min(now_s + step_timeout_s, self._ends_s)
         return watch(
             self.candidate,
             seen,

@@ -38,10 +38,14 @@ class Outcome(Document):
     verdicts: tuple[Verdict, ...] = ()
     """The last of each step that this command watched."""
     acceptance: AcceptanceRecord | None = None
+    """Where it was rejected: what was found."""
 
     def words(self) -> str:
         """The outcome in one or two sentences for people."""
         why = "; ".join(self.reasons)
+        if self.acceptance:  # whose findings say it
+            failed, found = self.acceptance.failed, self.acceptance.findings
+            why = f"{len(failed)} of {len(found)} checks did not pass"
         if self.result == Result.ROLLED_BACK:
             return f"{self._rolled_back()}: {why}"
         said = {

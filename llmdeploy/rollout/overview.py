@@ -91,7 +91,8 @@ def overview(*, site: Site) -> Overview:
     """The service now; changes nothing."""
     state = journal.state(site.layout, shell=site.shell)
     gateway = read_state(site.layout, site.shell)
-    held = lock.read(site.layout, shell=site.shell)
+    busy = (lock.read(path, shell=site.shell, clock=site.clock)
+            for path in (site.layout.lock, site.layout.verify_lock))  # fmt: skip
     now_s = site.clock.now_s()
     records = read_requests(site.layout, since_s=now_s - WINDOW_S, shell=site.shell)
     views = tuple(
@@ -106,7 +107,7 @@ def overview(*, site: Site) -> Overview:
         weights=gateway.weights if gateway else (),
         weights_confirmed=gateway == accepted_state(site.layout, site.shell),
         releases=views,
-        locked_by=_holder(held, now_s) if held else None,
+        locked_by="; ".join(_holder(held, now_s) for held in busy if held) or None,
         hints=_hints(state, views, running, site),
     )
 
@@ -196,8 +197,7 @@ def _together(samples: Sequence[EngineSample]) -> EngineNow:
 
 
 def _holder(held: lock.Lock, now_s: float) -> str:
-    since = show_seconds(max(0.0, now_s - held.taken_s))
-    return f"{held.owner.actor} (process {held.owner.pid}) for {since}: {held.reason}"
+    return f"{held.holder} for {show_seconds(held.held_s(now_s))}: {held.reason}"
 
 
 def _hints(

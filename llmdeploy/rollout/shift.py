@@ -1,13 +1,14 @@
 """Moving traffic: each move is written down, done, confirmed by the gateway, and written down."""
 
-from llmdeploy.gateway.apply import update
+from llmdeploy.errors import Refused
+from llmdeploy.gateway.apply import read_state, update
 from llmdeploy.gateway.change import with_weights
 from llmdeploy.gateway.confirm import confirm
 from llmdeploy.release import journal, lock
 from llmdeploy.release.site import Site
 from llmdeploy.release.state import Standing
 from llmdeploy.rollout.position import STEP, STEP_INTENT, Position
-from llmdeploy.rollout.unmoved import check_unmoved
+from llmdeploy.rollout.unmoved import check_undecided, check_unmoved
 from llmdeploy.units import show_ratio
 
 ROLLED_BACK = "rolled back"
@@ -19,7 +20,8 @@ PROMOTED = "promoted"
 def step_to(release_id: str, *, old: str | None, share: float, seen: Position, site: Site) -> float:
     """Seconds until the release has `share` of the traffic and `old` the rest, confirmed.
 
-    Refused where another command moved the release since `seen`.
+    Refused where another command moved the release since `seen`. A rollback takes no lock: one
+    that comes in between wins, and `old` has all traffic again.
     """
     with lock.hold(
         site.layout,
@@ -31,6 +33,11 @@ def step_to(release_id: str, *, old: str | None, share: float, seen: Position, s
         data = {"share": f"{share:g}", "old": old or ""}
         _note(site, STEP_INTENT, data, release_id)
         took_s = _set_weights(site, _shares(release_id, old, share))
+        try:
+            check_undecided(release_id, site=site)
+        except Refused:
+            _set_weights(site, {old: 1.0} if old else {})
+            raise
         _note(site, STEP, {**data, "took_s": f"{took_s:.3f}"}, release_id)
     return took_s
 
@@ -56,6 +63,8 @@ def go_back(release_id: str, *, to: str | None, reason: str, site: Site) -> floa
 
     Nothing is done before the weights: no lock, no journal, no check. Without `to` nobody gets
     traffic: clients are told so (503) instead of being served by a release that is harmful.
+    A step of another command that came in between is undone: whichever of the two looks last,
+    sees the other.
     """
     took_s = _set_weights(site, {to: 1.0} if to else {})
     standings = {release_id: Standing.ROLLED_BACK} | ({to: Standing.LIVE} if to else {})
@@ -64,6 +73,9 @@ def go_back(release_id: str, *, to: str | None, reason: str, site: Site) -> floa
     )
     data = {"to": to or "", "reason": reason, "took_s": f"{took_s:.3f}"}
     _note(site, ROLLED_BACK, data, release_id)
+    gateway = read_state(site.layout, site.shell)
+    if gateway and gateway.share(release_id) > 0:
+        _set_weights(site, {to: 1.0} if to else {})
     return took_s
 
 

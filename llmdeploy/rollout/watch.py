@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from llmdeploy.release import lock
 from llmdeploy.release.site import Site
 from llmdeploy.rollout.candidate import Candidate
 from llmdeploy.rollout.evidence import first_reading, look_at, next_reading
@@ -47,7 +48,10 @@ def watch(
     report: Callable[[str], None],
     site: Site,
 ) -> Ending:
-    """The last look at the present step: one that decides, or the one at `until_s` (monotonic)."""
+    """The last look at the present step: one that decides, or the one at `until_s` (monotonic).
+
+    While another command holds the service, a release that could move on is watched further.
+    """
     policy = candidate.plan.release
     release = candidate.release
     reading = first_reading(seen, site=site)
@@ -64,16 +68,28 @@ def watch(
         )
         verdict = decide(look, guard)
         now_s = site.clock.monotonic_s()
-        if verdict.decision != Decision.HOLD or now_s >= until_s:
+        busy = None
+        if verdict.decision == Decision.PROMOTE:
+            busy = lock.read(site.layout.lock, shell=site.shell, clock=site.clock)
+        decided = verdict.decision != Decision.HOLD and busy is None
+        if decided or now_s >= until_s:
             return Ending(record=DecisionRecord(look=look, guard=guard, verdict=verdict))
         if now_s - told_s >= REPORT_S:
             told_s = now_s
-            report(progress(verdict, least=policy.min_requests))
+            report(waiting(verdict, busy) if busy else progress(verdict, least=policy.min_requests))
         short = policy.synthetic and is_short(verdict, elapsed_s=look.at_s - look.step_started_s)
         probed = prober.tick(now_s=now_s, top_up=short)
         site.clock.sleep(LOOK_S)
         check_unmoved(release.id, seen, site=site)
         reading = next_reading(reading, site=site)
+
+
+def waiting(verdict: Verdict, busy: lock.Lock) -> str:
+    """Why a release that could move on does not, in a line."""
+    return (
+        f"{show_ratio(verdict.share)}: {verdict.decision}, once {busy.holder} ends, who holds the "
+        f"service to {busy.reason}"
+    )
 
 
 def progress(verdict: Verdict, *, least: int) -> str:

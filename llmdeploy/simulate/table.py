@@ -8,11 +8,11 @@ from llmdeploy.units import show_ratio, show_seconds
 def table(found: Simulated) -> str:
     """Plain text, at most 100 columns."""
     busiest, queue = found.busiest, found.queue
-    hours = (busiest.end_s - busiest.begin_s) / 3600
+    begin = _span(busiest.begin_s) if busiest.begin_s > 0 else "the start"
     lines = [
         f"{found.replicas} replica(s), {found.simulated_replicas} simulated,"
-        f" {found.whole.requests} requests; busiest {hours:.3g} h from"
-        f" {busiest.begin_s / 3600:.3g} h: {busiest.requests} requests",
+        f" {found.whole.requests} requests; busiest"
+        f" {_span(busiest.end_s - busiest.begin_s)} from {begin}: {busiest.requests} requests",
         "",
         f"  {'':24}{'simulated':>14}{'closed form':>14}",
     ]
@@ -56,6 +56,11 @@ def _cells(spread: Spread | None) -> tuple[str, str, str, str]:
 
 def _time(duration_s: float) -> str:
     return "no end" if duration_s == float("inf") else show_seconds(duration_s)
+
+
+def _span(duration_s: float) -> str:
+    """A part of the day: hours with three digits, below one hour as all durations."""
+    return f"{duration_s / 3600:.3g} h" if duration_s >= 3600 else show_seconds(duration_s)
 
 
 def _rejected_ratio(found: Result) -> float:

@@ -154,6 +154,7 @@ def draft_of(id: str, store: str, shell: Shell) -> Iterator[str]:
 def fill(
     draft: str, found: Found, *, python: str, report: Callable[[str], None], shell: Shell
 ) -> None:
+    """The draft folder holds the model's files: moved, copied or converted, as its source asks."""
     if found.movable:
         must(shell.run(["mv", "--", *found.paths, draft], timeout_s=BUILD_TIMEOUT_S), place=draft)
         shell.remove(found.movable)
@@ -220,6 +221,7 @@ def _check_room(found: Found, store: str, shell: Shell) -> None:
 
 
 def must(ended: Completed, *, place: str) -> Completed:
+    """The command as it ended; InputError where it failed."""
     if ended.exit_code:
         raise InputError(
             f"{place}: `{ended.argv[0]}` failed: {ended.stderr.strip()}",

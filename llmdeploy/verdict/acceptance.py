@@ -27,7 +27,12 @@ class AcceptanceRecord(Document):
     @property
     def accepted(self) -> bool:
         """Whether nothing failed and nothing is unknown."""
-        return all(f.status in (Status.PASS, Status.WARN) for f in self.findings)
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """What speaks against the release: all that neither passed nor only warns."""
+        return tuple(f for f in self.findings if f.status not in (Status.PASS, Status.WARN))
 
 
 def accept(

@@ -45,6 +45,8 @@ PROBE_SHARE = 0.5
 
 
 def evidence_of(look: Look) -> list[Evidence]:
+    """The evidence of each metric that this look can tell: against the old release, else the
+    objective."""
     found = [_errors(look)]
     for metric, objective_s in (
         ("ttft", look.objectives.ttft_p95_s),
@@ -143,6 +145,7 @@ def compared_requests(look: Look) -> int:
 
 
 def old_is_down(look: Look) -> bool:
+    """Whether the old release answers nothing but errors: then it is no measure."""
     olds = [s for s in look.samples if not s.new]
     return len(olds) >= DOWN_FAILURES and all(s.failed for s in olds)
 

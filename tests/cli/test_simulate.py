@@ -70,7 +70,7 @@ def test_recorded_requests_are_replayed(tmp_path: pathlib.Path) -> None:
         ([*LOAD, "--peak-factor", "0.5"], "--peak-factor: found 0.5, needed 1 or more"),
         ([*LOAD, "--peak-factor", "nan"], "--peak-factor: found nan, needed 1 or more"),
         ([*LOAD, "--peak-factor", "1e9"], "--peak-factor: found 1e+09, needed 1 or more"),
-        ([*LOAD, "--input-p95", "100"], "found mean 256 and p95 100, needed 0 < mean <= p95"),
+        ([*LOAD, "--input-p95", "100"], "--input-p95: found 100, needed the mean or more"),
         (["--requests", "absent.csv"], "--requests absent.csv: found no readable file"),
         ([*LOAD, "--max-model-len", "8192", "--gpu", "rtx9999"], "rtx9999"),
     ],
@@ -96,6 +96,14 @@ def test_the_readme_shows_a_run_of_its_command(request: pytest.FixtureRequest) -
         shown = done.stdout
     names = [line[:22].rstrip() for line in done.stdout.splitlines()][2:]
     assert [line[:22].rstrip() for line in shown.splitlines()][2:] == names
+
+
+def test_a_short_record_is_told_in_seconds(tmp_path: pathlib.Path) -> None:
+    past = tmp_path / "past.csv"
+    past.write_text("arrival_s,input_tokens,output_tokens\n" + "0,100,5\n5,100,5\n")
+    code, shown, said = run("--requests", str(past))
+    assert code == 0, said
+    assert re.search(r"; busiest [0-9.]+ s from the start: 2 requests$", shown.splitlines()[0])
 
 
 def test_a_launch_that_does_not_fit_is_a_no() -> None:

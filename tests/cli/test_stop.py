@@ -86,3 +86,24 @@ def test_the_json_output_is_the_services_state(layout):
     mark(layout, Phase.PROBED)
     result = stop(layout, "chat", "--yes", "--json")
     assert '"phase":"stopped"' in result.stdout
+
+
+@pytest.mark.parametrize("content", [b"", b"scribble\n"], ids=["emptied", "damaged"])
+def test_hosts_are_asked_though_the_journal_no_longer_names_them(layout, content):
+    inventory = """
+schema: 1
+hosts:
+  - {name: gone, address: 127.0.0.1, port: 9, data_address: 127.0.0.1, python: /usr/bin/python3}
+"""
+    SHELL.write(layout.journal, content)
+    SHELL.write(f"{layout.root}/cluster.yaml", inventory.encode())
+    result = stop(layout, "chat", "--purge", "--yes")
+    assert result.exit_code == 4, result.stderr
+    assert "chat: left undone: gone: " in result.stderr
+    assert "when the host is back run the command again" in result.stderr
+
+
+def test_with_an_emptied_journal_and_nothing_running_it_says_so(layout):
+    SHELL.write(layout.journal, b"")
+    result = stop(layout, "chat", "--yes")
+    assert (result.exit_code, result.stdout) == (0, "chat: stopped nothing, none was running\n")

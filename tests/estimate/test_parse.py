@@ -149,7 +149,7 @@ def test_a_wrong_share_is_refused():
 def test_an_option_error_names_the_option_not_the_key():
     what, fix = options_refused(tensor_parallel=0)
     assert what.startswith("the command line: --tensor-parallel: found 0, needed greater than")
-    assert fix == "change --tensor-parallel"
+    assert fix == "change --tensor-parallel to 1 or more"
 
 
 def test_options_without_a_model_are_told_both_ways():

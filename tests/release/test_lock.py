@@ -60,8 +60,8 @@ def test_the_lock_is_free_again_after_the_block_even_when_it_failed():
     ):
         raise RuntimeError
     with lock.hold(LAYOUT, reason="verify", shell=second, clock=clock) as held:
-        assert lock.read(LAYOUT, shell=first) == held
-    assert lock.read(LAYOUT, shell=first) is None
+        assert lock.read(LAYOUT.lock, shell=first, clock=clock) == held
+    assert lock.read(LAYOUT.lock, shell=first, clock=clock) is None
 
 
 @pytest.mark.parametrize(
@@ -97,4 +97,4 @@ def test_a_lock_past_its_expiry_is_taken_over_and_not_removed_by_its_late_owner(
     clock.sleep(61)
     with lock.hold(LAYOUT, reason="verify", shell=second, clock=clock) as held:
         late.__exit__(None, None, None)
-        assert lock.read(LAYOUT, shell=second) == held
+        assert lock.read(LAYOUT.lock, shell=second, clock=clock) == held

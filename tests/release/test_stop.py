@@ -4,9 +4,10 @@ import pytest
 
 from llmdeploy.errors import InputError, Refused
 from llmdeploy.release.layout import ServiceLayout
-from llmdeploy.release.site import Site
+from llmdeploy.release.site import Site, Station
 from llmdeploy.release.state import Endpoint, Phase, ReleaseState, ServiceState, Standing
-from llmdeploy.release.stop import check_stoppable, halt
+from llmdeploy.release.stop import check_stoppable, halt, stop_service
+from llmdeploy.release.supervise import Program
 
 from ..fakes import FakeClock, FakeHttp, FakeShell
 from .supervision import RUNS, FakeSupervisor
@@ -15,6 +16,10 @@ HELD = b"""\
   sl  local_address rem_address   st
    0: 0100007F:5208 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 31337 1 0
 """
+
+PROGRAM = Program(
+    name="engine-aaa-r1", argv=("serve",), env=(), log_path="/log", stop_timeout_s=30, cwd="/"
+)
 
 
 def release(standing: Standing, phase: Phase = Phase.PROBED) -> ReleaseState:
@@ -58,3 +63,23 @@ def test_a_port_that_stays_taken_is_named_with_who_has_it():
     )  # fmt: skip
     with pytest.raises(Refused, match=r"port 21000 is held by a process of another user"):
         halt(release(Standing.CANDIDATE), site=site)
+
+
+@pytest.mark.parametrize("journal", [b"", b"scribble\n"], ids=["emptied", "damaged"])
+def test_programs_that_the_journal_lost_are_stopped_and_named_with_their_host(journal):
+    layout = ServiceLayout(root="/state/chat")
+    here, there = (FakeSupervisor(programs={f"engine-aaa-{r}": PROGRAM}) for r in ("r1", "r2"))
+    station = Station(
+        name="node2", address="10.0.0.2", python="python3", model_store="/models", layout=layout,
+        supervisor=there, shell=FakeShell(),
+    )  # fmt: skip
+    site = Site(
+        layout=layout, python="python3", supervisor=here,
+        shell=FakeShell(files={layout.journal: journal}), http=FakeHttp(), clock=FakeClock(),
+        stations=(station,),
+    )  # fmt: skip
+    assert stop_service(purge=True, site=site) == (
+        "engine-aaa-r1 (not in the journal)",
+        "engine-aaa-r2 on node2 (not in the journal)",
+    )
+    assert (here.list(), there.list()) == ((), ())

@@ -156,6 +156,9 @@ def test_a_release_that_is_not_accepted_stays_dark():
     assert outcome.result == Result.REJECTED
     assert any(reason.startswith("accept.garbage") for reason in outcome.reasons)
     assert outcome.acceptance is not None
+    failed, all_checks = len(outcome.acceptance.failed), len(outcome.acceptance.findings)
+    assert outcome.words().endswith(f"stays dark: {failed} of {all_checks} checks did not pass")
+    assert not [line for line in world.said if "FAIL" in line]
     assert world.weights() == {old: 1.0}
     assert world.standings()[new] == Standing.CANDIDATE
 
@@ -280,7 +283,9 @@ def test_a_rollback_by_somebody_else_ends_the_watching():
         rollback(way_back("chat", site=w.site), reason="operator", site=w.site)
 
     world.events.append(after(5, someone))
-    with pytest.raises(Refused, match="another command moved it meanwhile, it is rolled_back now"):
+    with pytest.raises(
+        Refused, match="a command of unknown@unknown moved it meanwhile, it is rolled_b"
+    ):
         world.verify()
     assert world.weights() == {old: 1.0}
 

@@ -68,6 +68,7 @@ def environment(asked: dict[str, Any]) -> dict[str, str]:
 
 
 def run(asked: dict[str, Any], local: int) -> int:
+    """One rank's part: 0 once it summed, 1 after an error, which is shown."""
     try:
         show("enter", stage="importing torch")
         torch = importlib.import_module("torch")
@@ -82,6 +83,8 @@ def run(asked: dict[str, Any], local: int) -> int:
 
 
 def group(torch: Any, asked: dict[str, Any], local: int) -> None:
+    """Meets the other ranks, joins their group and sums: each stage is shown as it begins and
+    ends."""
     rank, ranks = asked["rank_first"] + local, asked["ranks"]
     device = asked["device"] if asked["device"] == "cpu" else f"{asked['device']}:{local}"
     if device != "cpu":
@@ -163,6 +166,7 @@ def pattern(torch: Any, seat: Seat, count: int, *, ranks: Any) -> Any:
 
 
 def times_in(first_s: float, budget_s: float) -> int:
+    """How often a sum that took `first_s` is repeated within the budget, in seconds."""
     return max(LEAST_TIMES, min(MOST_TIMES, int(budget_s / max(first_s, 1e-6))))
 
 
@@ -178,6 +182,7 @@ def timed_s(torch: Any, seat: Seat, data: Any) -> float:
 
 
 def settle(torch: Any, seat: Seat) -> None:
+    """Waits until the device has done what it was given; a CPU has."""
     if seat.device != "cpu":
         getattr(torch, seat.device.partition(":")[0]).synchronize()
 

@@ -66,6 +66,7 @@ def unused(torch: Any, device: str, tests: list[str]) -> bool:
 
 
 def tried(test: str, place: str, work: Any) -> None:
+    """Does the work; an error of any class is shown as the test's answer."""
     show("enter", test=test, device=place)
     try:
         work()
@@ -75,6 +76,7 @@ def tried(test: str, place: str, work: Any) -> None:
 
 
 def built(torch: Any) -> str:
+    """What this torch was built for: `CUDA`, `ROCm` or `no accelerator`."""
     kinds = {"cuda": "CUDA", "hip": "ROCm"}
     found = [word for name, word in kinds.items() if getattr(torch.version, name, None)]
     return found[0] if found else "no accelerator"
@@ -93,11 +95,13 @@ def accelerators(torch: Any) -> Iterator[str]:
 
 
 def settle(torch: Any, device: str) -> None:
+    """Waits until the device has done what it was given; a CPU has."""
     if device != "cpu":
         getattr(torch, device.partition(":")[0]).synchronize(device)
 
 
 def title(torch: Any, device: str) -> str:
+    """The device's name as its driver prints it."""
     if device == "cpu":
         return "cpu"
     return str(getattr(torch, device.partition(":")[0]).get_device_name(device))
@@ -153,6 +157,7 @@ def answered(answer: Any) -> Any:
 
 
 def free_bytes(torch: Any, device: str, asked: dict[str, Any]) -> int:
+    """Memory that the test may take on the device, in bytes."""
     if device == "cpu":
         with open("/proc/meminfo") as file:
             kib = next(int(ln.split()[1]) for ln in file if ln.startswith("MemAvailable"))
@@ -186,6 +191,7 @@ def pattern(torch: Any, device: str, asked: dict[str, Any]) -> None:
 
 
 def differing(memory: Any, fill: int) -> int:
+    """How many words of the memory hold another number than `fill`."""
     return sum(int((part != fill).sum().item()) for part in memory.chunk(8))
 
 

@@ -37,6 +37,7 @@ def main() -> None:
 
 
 def nearest(folder: str) -> str:
+    """The folder itself, else the nearest one above it that is there."""
     while not os.path.isdir(folder) and folder not in ("/", ""):
         folder = os.path.dirname(folder)
     return folder or "/"
@@ -61,6 +62,7 @@ def nameless(folder: str, asked: dict[str, Any]) -> tuple[int, int]:
 
 
 def opened(folder: str) -> int:
+    """A file of the folder's disk that has no name: it is gone when this program ends."""
     try:
         return os.open(folder, os.O_RDWR | os.O_TMPFILE, 0o600)
     except OSError as error:
@@ -81,6 +83,7 @@ def past_cache(handle: int) -> tuple[int, str]:
 
 
 def measure(handle: int, written: int, asked: dict[str, Any]) -> None:
+    """Reads blocks past the cache until the budget is over, and shows the rate."""
     blocks = written or min(asked["most_bytes"], os.fstat(handle).st_size) // BLOCK_BYTES
     reader, how = past_cache(handle)
     buffer = mmap.mmap(-1, BLOCK_BYTES)  # page-aligned, as direct reads need it

@@ -104,6 +104,7 @@ def tried(asked: dict[str, Any], peer: dict[str, Any], port: int) -> tuple[float
 
 
 def words(error: Exception, asked: dict[str, Any]) -> str:
+    """The error in words for people."""
     if isinstance(error, socket.timeout):
         return f"no answer in {asked['connect_s']:g} s"
     return str(getattr(error, "strerror", None) or error)
@@ -130,6 +131,7 @@ def link(asked: dict[str, Any]) -> None:
 
 
 def latency(asked: dict[str, Any], peer: dict[str, Any]) -> None:
+    """Round trips of one byte, in seconds."""
     times = []
     with greeted(asked, peer, "echo", port=peer["ports"][-1]) as plug:
         for _ in range(PINGS):
