@@ -6,7 +6,7 @@ import pytest
 
 from llmdeploy.estimate.memory import estimate, joined
 from llmdeploy.estimate.memory.estimate import account
-from llmdeploy.model import Experts, WeightFormat
+from llmdeploy.model import Experts, PartBits, WeightFormat
 
 from .memory_cases import ASCEND, FP8, GIB, H100, LLAMA_8B, QWEN3_NEXT, RTX4090, case
 
@@ -69,6 +69,31 @@ def test_sglang_keeps_the_embedding_whole_under_data_parallel_attention():
     more = account(inner).weights.value_bytes - account(plain).weights.value_bytes
     counted = LLAMA_8B.parameters
     assert more == pytest.approx(2 * 0.75 * (counted.embedding + counted.attention))
+
+
+def test_sglang_on_hopper_keeps_the_scales_that_it_packed_for_marlin():
+    """Experts of 4.25 bits in an FP8 checkpoint, 10^12 of them on 8 devices: loaded with 32-bit
+    scales of 32 weights, one bit a weight more, which stay: 10^12 / 8 / 8 B."""
+    hopper = replace(H100, compute_capability="9.0")
+    held = WeightFormat(
+        method="fp8_block", bits=8, kept=(), parts=(PartBits(part="routed_experts", bits=4.25),)
+    )
+    counted = LLAMA_8B.parameters.model_copy(update={"routed_experts": 10**12})
+    asked = case(
+        LLAMA_8B.model_copy(update={"parameters": counted}), engine="sglang", version=None,
+        device=hopper, tensor_parallel=8, weight_format=held,
+    )  # fmt: skip
+
+    def counted_bytes(of):
+        return estimate(of).weights_bytes.value
+
+    others = replace(asked, device=replace(hopper, compute_capability="10.0"))
+    assert counted_bytes(asked) - counted_bytes(others) == pytest.approx(10**12 / 64)
+    plain = replace(asked, weight_format=held.model_copy(update={"parts": ()}))
+    elsewhere = replace(plain, device=others.device)
+    assert counted_bytes(plain) == counted_bytes(elsewhere)
+    vllm = replace(asked, engine=replace(asked.engine, name="vllm"))
+    assert counted_bytes(vllm) == counted_bytes(others)
 
 
 def test_spread_experts_hold_buffers_on_ascend():

@@ -13,8 +13,18 @@ FOUR_BIT_DEVIATION_RATIO = 0.06
 EIGHT_BIT_DEVIATION_RATIO = 0.025
 ASCEND_DEVIATION_RATIO = 0.12
 COMPRESSED_DEVIATION_RATIO = 0.12
-"""Of DeepSeek V4's kind, which engines do not split alike yet. Source: 1 public launch log of
-SGLang on 8 devices, 23 % above an even split; vLLM's is within 2 %."""
+"""Of DeepSeek V4's kind with SGLang, whose builds hold 4-bit experts in several ways.
+Source: its sources of 2026: Marlin's, FlashInfer's and DeepGEMM's layouts of scales."""
+STALE_SCALE_BITS = 1.0
+"""Per weight of 4-bit experts, where Marlin multiplies them: scales are loaded as one 32-bit number
+for 32 weights and stay beside the 8-bit ones that Marlin reads.
+
+Source: SGLang 2026 `Mxfp4MarlinMoEMethod.create_weights`, `prepare_moe_mxfp4_layer_for_marlin`
+(reads `w13_weight_scale_inv`, sets `w13_weight_scale`); DeepSeek-V4-Pro on 8 H200 logs 125.65 GiB
+a device, with the stale scales we count 124.4, without 101.9."""
+MARLIN_CAPABILITY = "9.0"
+"""Where SGLang has no products of 4 bits but Marlin's. Source: as above; others refuse or have
+kernels of their own."""
 EXPERT_BUFFERS_BYTES = 1.6 * GIB
 EXPERT_BUFFERS_DEVIATION_BYTES = 0.8 * GIB
 """With the weights on Ascend where experts are spread: buffers to exchange tokens.
@@ -63,7 +73,7 @@ def weights(case: Case) -> Term:
             compute_capability=case.device.compute_capability if case.device else None,
         )
     )
-    size += _moved_bytes(case) / case.pipeline_parallel
+    size += (_moved_bytes(case) + _stale_scale_bytes(case)) / case.pipeline_parallel
     loaded = Term(size, size * _weights_deviation_ratio(case))
     return loaded + draft_weights(case) + _expert_buffers(case)
 
@@ -96,6 +106,23 @@ def _moved_bytes(case: Case) -> float:
     return moved
 
 
+def _stale_scale_bytes(case: Case) -> float:
+    """Scales of the experts that SGLang no longer reads once they are packed for Marlin."""
+    parameters = case.shape.parameters
+    if parameters is None or not _packs_for_marlin(case):
+        return 0.0
+    return parameters.routed_experts * STALE_SCALE_BITS / 8 / case.tensor_parallel
+
+
+def _packs_for_marlin(case: Case) -> bool:
+    """Whether SGLang loads 4-bit experts of an FP8 checkpoint, and packs them for Marlin."""
+    held, device = case.weight_format, case.device
+    if case.engine.name != "sglang" or held is None or device is None:
+        return False
+    mixed = held.method == "fp8_block" and (held.expert_bits or 8.0) < 5.0
+    return mixed and device.compute_capability == MARLIN_CAPABILITY
+
+
 def _weight_bytes(case: Case, part: Part) -> float:
     bits = case.weight_format.stored_bits(part) if case.weight_format else None
     return dtype_bytes(case) if bits is None else bits / 8
@@ -117,6 +144,7 @@ def _weights_deviation_ratio(case: Case) -> float:
         ratio = max(ratio, 0.02)
     if case.attention_data_parallel:
         ratio = max(ratio, 0.08)
-    if case.engine.name == "sglang" and any(part.compression > 1 for part in case.shape.cache):
+    compressed = any(part.compression > 1 for part in case.shape.cache)
+    if case.engine.name == "sglang" and compressed and not _packs_for_marlin(case):
         ratio = max(ratio, COMPRESSED_DEVIATION_RATIO)
     return ratio

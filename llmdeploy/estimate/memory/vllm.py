@@ -211,7 +211,7 @@ def _activation(case: Case, rules: VllmRules, load: Load) -> Term:
     """The profile run's peak. Its deviation is that of what makes it."""
     found = peaks(case, load)
     peak = found.peak_bytes + (0.0 if rules.groups else _states(case, load))
-    peak *= rules.peak_ratio
+    peak += rules.kept_ratio * min(found.forward_bytes, found.sampler_bytes)
     if found.encoder_bytes == found.peak_bytes:
         ratio = ENCODER_DEVIATION_RATIO
     elif found.sampler_bytes == found.peak_bytes:

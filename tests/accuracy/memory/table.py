@@ -8,8 +8,6 @@ line could.
   on the card as its own).
 - mem141: Jamba with vLLM 0.5.5: the KV cache is foretold within 4 %, and allocating it, or its
   4 GiB of swap space in pinned host memory, failed.
-- mem189: DeepSeek-V4-Pro with SGLang on Hopper, which has no FP4 products: experts of 4.25 bits
-  took 23 % more than their bytes; how this build holds them is not known to us.
 
 Of the others, mem168 tells neither version nor fraction, mem202 neither the checkpoint nor the
 version. Where the record has a model's name alone and logged weights that are another checkpoint's
