@@ -25,6 +25,9 @@ ROOT = pathlib.Path(__file__).parents[2]
 MODEL = "smollm2-135m-padded"
 KV_BYTES = 2**28
 """Of one rank: 256 MiB are enough for a hundred short answers."""
+OUTPUT_TOKENS_PER_S = 100.0
+"""Promised of a release here; the planner's figure is for a host that shares no core. Source: own
+runs of eight requests at once on two crowded cores: 69 to 105."""
 CLUSTER = """
 schema: 1
 hosts:
@@ -97,15 +100,24 @@ class ClusterStory:
         return {**os.environ, "HOME": str(self.folder), "LLMDEPLOY_STATE_ROOT": state}
 
     def plan(
-        self, *, hosts: int | None = None, pipeline: bool = False, note: str = "", **serve: Any
+        self,
+        *,
+        hosts: int | None = None,
+        pipeline: bool = False,
+        model: str = MODEL,
+        note: str = "",
+        **serve: Any,
     ) -> pathlib.Path:
         """The folder of a plan of one replica over all hosts, or the first few: tensors split, or
         a pipeline.
 
         A planner would give each host a replica of so small a model: the test says otherwise.
         """
-        self.run("plan", "service.yaml", "--inventory", "cluster.yaml", "--out", "plans")
-        made = next((self.folder / "plans" / "chat").iterdir())
+        service = self.folder / "service.yaml"
+        (self.folder / "now.yaml").write_text(service.read_text().replace(MODEL, model))
+        out = f"plans/{model}"
+        self.run("plan", "now.yaml", "--inventory", "cluster.yaml", "--out", out)
+        made = next((self.folder / out / "chat").iterdir())
         planned = parse((made / "plan.yaml").read_text(), Plan, place="plan.yaml")
         machines = self.bed.machines[:hosts]
         spread = self._spread(planned, machines, pipeline=pipeline, note=note, serve=serve)
@@ -182,7 +194,11 @@ class ClusterStory:
         # 4 KV heads x 64 x 2 (K, V) x 30 layers x 2 B, split over the hosts either way
         tokens = KV_BYTES // (4 * 64 * 2 * 30 * 2 // hosts)
         promises = planned.promises.model_copy(
-            update={"kv_cache_tokens": tokens, "max_concurrency": 8}
+            update={
+                "kv_cache_tokens": tokens,
+                "max_concurrency": 8,
+                "output_tokens_per_s": OUTPUT_TOKENS_PER_S,
+            }
         )
         notes = (*planned.notes, note) if note else planned.notes
         return planned.model_copy(
