@@ -22,6 +22,8 @@ from llmdeploy.units import show_bytes, show_seconds
 
 CHUNK_BYTES = 8 * 2**20
 POLL_S = 0.5
+TELL_S = 5.0
+"""Between two words on how far the hosts are, and two looks for a program that is gone."""
 TRIES, RETRY_S = 5, 3.0
 """How often a broken connection to the first host is opened again: a link heals in seconds.
 
@@ -176,14 +178,14 @@ def _wait_whole(
         states = together(host.seen, hops)
         for hop, state in zip(hops, states, strict=True):
             if state.get("error"):
-                raise Refused(
-                    f"{hop.station.name}: {state['error']}",
-                    fix="launch again: what has arrived is not copied again",
-                )
+                raise _failed(hop, str(state["error"]), full=bool(state.get("full")))
         if all(state.get("done") for state in states):
             return states
-        if clock.monotonic_s() - told_s > 5.0:
+        if clock.monotonic_s() - told_s > TELL_S:
             told_s = clock.monotonic_s()
+            for hop, words in zip(hops, together(host.last_words, hops), strict=True):
+                if words is not None:
+                    raise _failed(hop, f"the program that takes the model is gone: {words}")
             shown = ", ".join(
                 f"{hop.station.name} "
                 f"{(state.get('there_bytes', 0) + state.get('copied_bytes', 0)) / total:.0%}"
@@ -191,6 +193,14 @@ def _wait_whole(
             )
             report(shown)
         clock.sleep(POLL_S)
+
+
+def _failed(hop: Hop, what: str, *, full: bool = False) -> Refused:
+    room = f"free space there (df -h {hop.store}), then " if full else ""
+    return Refused(
+        f"{hop.station.name}: {what}",
+        fix=f"{room}launch again: what has arrived is not copied again",
+    )
 
 
 def send(cargo: Cargo, hop: Hop, go_on: Callable[[], None], *, here: Shell, clock: Clock) -> None:

@@ -23,8 +23,8 @@ ANOTHER_ANSWER = "finished by length, stop string not in it"
 TOO_LONG_CODE, TOO_LONG_WORDS = "context_length_exceeded", "context length"
 """OpenAI's code, which the embedded engine gives; others only say it in the message.
 
-Source: vLLM 0.32 `renderers/params.py` and own runs, its code is 400; SGLang's words are those of the
-signature catalogue.
+Source: vLLM 0.32 `renderers/params.py` and own runs, its code is 400; SGLang's words are those of
+the signature catalogue.
 """
 
 
