@@ -71,6 +71,10 @@ class Failed(Exception):
     """The transfer cannot go on here."""
 
 
+class Damaged(Failed):
+    """What came is not what was promised."""
+
+
 class Store:
     """Content by its hash, whole or in part."""
 
@@ -99,7 +103,7 @@ class Store:
             return 0
 
     def finish(self, file: File, seen: "Seen") -> None:
-        """The part gets its name; Failed, and removed, where its content is another."""
+        """The part gets its name; Damaged, and removed, where its content is another."""
         part = self.part(file)
         part.touch()
         seen.read(part)
@@ -108,7 +112,7 @@ class Store:
         found = seen.digest.hexdigest()
         if found != file.sha256:
             part.unlink()
-            raise Failed(f"{file.name}: came with sha256 {found[:12]}, needed {file.sha256[:12]}")
+            raise Damaged(f"{file.name}: came with sha256 {found[:12]}, needed {file.sha256[:12]}")
         part.rename(self.whole(file))
 
     def open(self, file: File) -> Any:
@@ -231,7 +235,7 @@ def main(path: str) -> int:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         if full:
             _make_room(spec)
-        state.set(error=str(error), full=full)
+        state.set(error=str(error), full=full, damaged=isinstance(error, Damaged))
         return 1
     state.set(done=True)
     return 0

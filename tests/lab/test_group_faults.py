@@ -26,7 +26,8 @@ from .struck import processes
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 FAKE = pathlib.Path(__file__).with_name("fake_vllm")
 OTHER_MODEL = "smollm2-135m-instruct"
-"""That no host has."""
+"""That no host has at first."""
+STORE = "/root/.local/share/llmdeploy/models"
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +217,8 @@ def test_a_damaged_shard_is_named_and_never_served(
     """Of two bytes one is another: found by its hash where it comes, and taken from there."""
     mine = story.folder / ".local/share/llmdeploy/models"
     store, whole = story.folder / "damaged", mine.readlink()
+    for machine in story.bed.machines:
+        machine.run("sh", "-c", f"cd {STORE}; rm -rf .objects/* {OTHER_MODEL}*")
     shutil.copytree(padded_store / OTHER_MODEL, store / OTHER_MODEL)
     plan = story.plan(model=OTHER_MODEL)
     with (store / OTHER_MODEL / "model.safetensors").open("r+b") as shard:
@@ -235,6 +238,7 @@ def test_a_damaged_shard_is_named_and_never_served(
         mine.symlink_to(whole)
         shutil.rmtree(store)
     assert "node1: model.safetensors: came with sha256" in done.stderr
+    assert "llmdeploy models verify" in done.stderr
     assert not _staging(story)
     assert old.failed == []
 
@@ -253,7 +257,7 @@ def _slow_staging(story: ClusterStory) -> Iterator[None]:
 
 def _coming(machine: Machine) -> bool:
     """Whether a file of a model is on its way to the host."""
-    return ".part" in machine.run("ls", "/root/.local/share/llmdeploy/models/.objects")
+    return ".part" in machine.run("ls", f"{STORE}/.objects")
 
 
 def _staging(story: ClusterStory) -> list[str]:
