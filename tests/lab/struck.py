@@ -73,7 +73,7 @@ FAULTS = {
     "a reboot of the second host": Fault(
         lambda story: second(story).run("systemctl", "--no-block", "reboot"),
         _nothing,
-        "told to stop",
-        25.0,
+        "rank 1 was told to stop",
+        10.0,
     ),
 }
