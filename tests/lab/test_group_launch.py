@@ -88,15 +88,18 @@ def _launched(story: ClusterStory, plan: pathlib.Path) -> str:
 def test_a_pipeline_over_two_hosts_answers_beside_a_release_and_stops_alone(
     story: ClusterStory,
 ) -> None:
+    """Its launch is killed at each state, and gone on with."""
+    plan = story.plan(pipeline=True)
     with light_traffic(story) as old:
-        plan = story.plan(pipeline=True)
-        for state in STATES:
-            _killed_at(story, plan, state)
-        pipeline = _launched(story, plan)
-        assert "4" in story.ask(pipeline)
-        starts = [event for event in events(story, pipeline, 1) if event["event"] == "started"]
-        assert len(starts) == 1  # each launch went on with the engines of the one before
-        story.run("stop", "chat", "--release", pipeline, "--yes")
+        try:
+            for state in STATES:
+                _killed_at(story, plan, state)
+            assert "already launched" in story.launch(plan).stderr
+            starts = [event for event in events(story, plan.name, 1) if event["event"] == "started"]
+            assert len(starts) == 1  # each launch went on with the engines of the one before
+            assert "4" in story.ask(plan.name)
+        finally:
+            story.run("stop", "chat", "--release", plan.name, "--yes")
     assert old.failed == []
     assert [inventory(machine)[:2] for machine in story.bed.machines] == [(1, 1), (0, 0)]
 
@@ -105,13 +108,14 @@ def _killed_at(story: ClusterStory, plan: pathlib.Path, state: str) -> None:
     """A launch whose command is killed as soon as it says that the release has come to a state."""
     with story.launching(plan) as process:
         assert process.stderr is not None
-        said = []
+        said, begun_s = [], time.monotonic()
         for line in process.stderr:
             said.append(line)
             if f": {state} after" in line:
                 process.kill()
                 break
         assert process.wait() == -9, "".join(said)
+    print(f"killed {time.monotonic() - begun_s:.1f} s after its start: {line.rstrip()}")
 
 
 def test_a_link_cut_during_the_proof_fails_the_launch_and_nothing_stays(
