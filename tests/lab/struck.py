@@ -1,7 +1,10 @@
 """What strikes a group of real vLLM on the second host, and what is on a host meanwhile."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 from .cluster_story import ClusterStory
 from .machine import Machine
@@ -41,6 +44,25 @@ def boot_id(machine: Machine) -> str:
     return machine.run("cat", "/proc/sys/kernel/random/boot_id").strip()
 
 
+@contextmanager
+def holding(machine: Machine, port: int, *, listens: bool) -> Iterator[None]:
+    """Another program has the port on the host; one that does not listen shows in no list."""
+    code = (
+        f"import socket; s = socket.socket(); s.bind(('{machine.address}', {port})); "
+        f"{'s.listen(); ' if listens else ''}print('held', flush=True); input()"
+    )
+    with subprocess.Popen(
+        machine.entering("/usr/bin/python3", "-c", code),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as holder:  # fmt: skip
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        try:
+            yield
+        finally:
+            holder.communicate(b"\n", timeout=20)
+
+
 def _kill(words: str) -> Callable[[ClusterStory], object]:
     def strike(story: ClusterStory) -> None:
         (pid,) = processes(second(story), words)
@@ -75,5 +97,33 @@ FAULTS = {
         _nothing,
         "rank 1 was told to stop",
         10.0,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What is wrong before a launch, and what that must say."""
+
+    told: tuple[str, ...]
+    within_s: float
+    """Until the launch has ended, on crowded cores."""
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+
+ELSEWHERE = "10.255.255.2"
+REFUSALS = {
+    "an address that the host does not have": Refusal(
+        ("node2: found the addresses", f"needed {ELSEWHERE} among them"),
+        20.0,
+        plan={"addresses": {"node2": ELSEWHERE}},
+    ),
+    "tensors that do not divide": Refusal(
+        (
+            "heads or widths cannot be divided over so many devices",
+            "heads (9) must be divisible by tensor parallel size (2)",
+        ),
+        120.0,
+        plan={"model": "smollm2-135m-instruct"},
     ),
 }

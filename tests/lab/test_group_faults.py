@@ -8,7 +8,6 @@ import os
 import pathlib
 import shutil
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from .bed import Bed
 from .cluster_story import ClusterStory, await_gone, events, phases, traffic
 from .machine import Machine
 from .needs import need_nspawn
-from .struck import processes
+from .struck import holding, processes
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 FAKE = pathlib.Path(__file__).with_name("fake_vllm")
@@ -269,7 +268,7 @@ def test_a_port_where_another_program_listens_is_passed_over(
     story: ClusterStory, second: pathlib.Path
 ) -> None:
     port = _port(story, second)
-    with _holding(story.bed.machines[1], port, listens=True):
+    with holding(story.bed.machines[1], port, listens=True):
         story.launch(second)
     assert engine_port(story, second.name) > port
     assert story.ask(second.name).startswith("one")
@@ -280,7 +279,7 @@ def test_a_port_that_is_taken_when_the_engine_binds_it_is_named(
 ) -> None:
     """One that is bound but not listened on shows in no list."""
     port = _port(story, second)
-    with _holding(story.bed.machines[0], port, listens=False), traffic(story, story.first) as old:
+    with holding(story.bed.machines[0], port, listens=False), traffic(story, story.first) as old:
         begun_s = time.monotonic()
         done = story.launch(second, code=3)
         print(f"failed after {time.monotonic() - begun_s:.1f} s: {done.stderr[-600:]}")
@@ -300,25 +299,6 @@ def engine_port(story: ClusterStory, release: str) -> int:
     seen = json.loads(story.run("status", "chat", "--json").stdout)
     found = next(r for r in seen["releases"] if r["id"] == release)
     return int(found["endpoints"][0]["port"])
-
-
-@contextmanager
-def _holding(machine: Machine, port: int, *, listens: bool) -> Iterator[None]:
-    """Another program has the port on the host."""
-    code = (
-        f"import socket; s = socket.socket(); s.bind(('{machine.address}', {port})); "
-        f"{'s.listen(); ' if listens else ''}print('held', flush=True); input()"
-    )
-    with subprocess.Popen(
-        machine.entering("/usr/bin/python3", "-c", code),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    ) as holder:  # fmt: skip
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        try:
-            yield
-        finally:
-            holder.communicate(b"\n", timeout=20)
 
 
 def test_of_two_operators_at_once_the_later_one_is_refused(

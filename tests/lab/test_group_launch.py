@@ -22,7 +22,7 @@ from llmdeploy.edge.clock import SystemClock
 from .bed import Bed
 from .cluster_story import Asked, ClusterStory, await_gone, events, one_core_each, phases, traffic
 from .needs import need_nspawn
-from .struck import FAULTS, boot_id, inventory, processes, second
+from .struck import FAULTS, REFUSALS, boot_id, inventory, processes, second
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(1800)]
 START_LIMIT_S = 600.0
@@ -142,6 +142,26 @@ def test_a_link_cut_during_the_proof_fails_the_launch_and_nothing_stays(
     assert took_s < 60.0
     _await_none(story, "rank_first")
     assert inventory(second(story)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_cannot_start_is_named(story: ClusterStory, name: str) -> None:
+    refusal, before = REFUSALS[name], [inventory(machine) for machine in story.bed.machines]
+    with light_traffic(story) as old:
+        _refused(story, story.plan(**refusal.plan), name, refusal.told, refusal.within_s)
+    assert old.failed == []
+    assert [inventory(machine) for machine in story.bed.machines] == before
+
+
+def _refused(
+    story: ClusterStory, plan: pathlib.Path, name: str, told: tuple[str, ...], within_s: float
+) -> None:
+    begun_s = time.monotonic()
+    done = story.launch(plan, code=3)
+    took_s = time.monotonic() - begun_s
+    print(f"{name}: refused after {took_s:.1f} s: {done.stderr[done.stderr.index('error:') :]}")
+    assert [words for words in told if words not in done.stderr] == []
+    assert took_s < within_s
 
 
 def _await_none(story: ClusterStory, words: str) -> None:
