@@ -15,7 +15,7 @@ SILENCE_S = 10.0
 Source: own choice: ten pings; a busy host of two cores delays one by seconds."""
 PING_S = 1.0
 """Between two words of a rank. Source: own choice."""
-RETRY_S = 0.5
+RETRY_S = 0.2
 """Before the head's port is tried again. Source: own choice."""
 
 
@@ -44,7 +44,7 @@ class Head:
         """None once all followers are there."""
         while len(self._lines) < self._hosts - 1:
             if halted():
-                return End("ordered", 0, "told to stop")
+                return End("ordered", 0, "rank 0 was told to stop")
             if time.monotonic() > deadline_s:
                 missing = sorted(set(range(1, self._hosts)) - set(self._lines))
                 return End("late", missing[0], f"rank {missing[0]} did not come in time")
@@ -118,7 +118,7 @@ class Follower:
         why = "it was not asked yet"
         while not self._may_go:
             if halted():
-                return End("ordered", self._position, "told to stop")
+                return End("ordered", self._position, f"rank {self._position} was told to stop")
             if time.monotonic() > deadline_s:
                 return End("late", 0, f"the head did not let this rank start: {why}")
             try:

@@ -101,15 +101,16 @@ def keep(spec: Spec, *, halted: Callable[[], bool]) -> int:
     except wire.Gone as gone:
         end = End("lost", 0, str(gone))
     ordered = end.kind == "ordered"
+    drains = ordered and spec.position == 0  # a follower's host goes down: nothing is left to drain
     if beat:
         beat.stop()
-    if not ordered:
+    if not drains:
         ties.tell(end)
     if end.kind == "frozen":
         events.add("stacks", **stacks.dump(spec.name, spec.argv[0], _stacks_path(spec)))
     killed = engine.stop(
-        grace_s=spec.stop_timeout_s if ordered else BROKEN_GRACE_S,
-        meanwhile=ties.look if ordered and engine.started else lambda: None,
+        grace_s=spec.stop_timeout_s if drains else BROKEN_GRACE_S,
+        meanwhile=ties.look if drains and engine.started else lambda: None,
     )
     ties.tell(end)
     ties.close()
@@ -164,7 +165,7 @@ def _look(
     halted: Callable[[], bool],
 ) -> End | None:
     if halted():
-        return End("ordered", spec.position, "told to stop")
+        return End("ordered", spec.position, f"rank {spec.position} was told to stop")
     ended = engine.ended()
     if ended is not None:
         return End("own", spec.position, f"the engine ended: {ended}")

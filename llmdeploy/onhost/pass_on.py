@@ -5,6 +5,8 @@ part goes on where it stopped; nothing gets its name before its content was chec
 open for this transfer alone, for those that know its token, and closes with it.
 """
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -69,6 +71,10 @@ class Failed(Exception):
     """The transfer cannot go on here."""
 
 
+class Damaged(Failed):
+    """What came is not what was promised."""
+
+
 class Store:
     """Content by its hash, whole or in part."""
 
@@ -76,6 +82,10 @@ class Store:
         self._objects = pathlib.Path(spec.objects)
         self._objects.mkdir(parents=True, exist_ok=True)
         self.copied_bytes = 0
+        for file in spec.files:
+            whole = self.whole(file)
+            if whole.exists() and whole.stat().st_size != file.size_bytes:
+                whole.unlink()  # cut short after it had come
 
     def whole(self, file: File) -> pathlib.Path:
         return self._objects / file.sha256
@@ -93,7 +103,7 @@ class Store:
             return 0
 
     def finish(self, file: File, seen: "Seen") -> None:
-        """The part gets its name; Failed, and removed, where its content is another."""
+        """The part gets its name; Damaged, and removed, where its content is another."""
         part = self.part(file)
         part.touch()
         seen.read(part)
@@ -102,7 +112,7 @@ class Store:
         found = seen.digest.hexdigest()
         if found != file.sha256:
             part.unlink()
-            raise Failed(f"{file.name}: came with sha256 {found[:12]}, needed {file.sha256[:12]}")
+            raise Damaged(f"{file.name}: came with sha256 {found[:12]}, needed {file.sha256[:12]}")
         part.rename(self.whole(file))
 
     def open(self, file: File) -> Any:
@@ -222,10 +232,26 @@ def main(path: str) -> int:
     try:
         _pass(spec, state)
     except (Failed, wire.Gone, OSError) as error:
-        state.set(error=str(error))
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full:
+            _make_room(spec)
+        state.set(error=str(error), full=full, damaged=isinstance(error, Damaged))
         return 1
     state.set(done=True)
     return 0
+
+
+def _make_room(spec: Spec) -> None:
+    """Room on a full disk for this host's last words: the end of what came, to be copied again.
+
+    Where another machine appends to the parts it sees the full disk itself.
+    """
+    if spec.source is None:
+        return
+    for file in spec.files:
+        with contextlib.suppress(OSError):
+            part = pathlib.Path(spec.objects, f"{file.sha256}.part")
+            os.truncate(part, max(0, part.stat().st_size - CHUNK_BYTES))
 
 
 def load(text: str) -> Spec:
@@ -322,7 +348,8 @@ def _link(spec: Spec, store: Store) -> None:
     for file in spec.files:
         target = folder / file.name
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists():
+        if not target.exists() or not target.samefile(store.whole(file)):
+            target.unlink(missing_ok=True)
             os.link(store.whole(file), target)
     draft = folder / ".manifest.json"
     draft.write_text(spec.manifest)

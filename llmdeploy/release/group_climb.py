@@ -12,6 +12,9 @@ from llmdeploy.units import show_seconds
 
 POLL_S = 1.0
 """Between two looks at all ranks. Source: own choice: each takes some ms of a host's processor."""
+ANSWER_POLL_S, ANSWER_TIMEOUT_S = 0.2, 1.0
+"""Between two questions to the heads' ports meanwhile, and for one. Source: own choice: they cost
+next to nothing, and what answers is not waited for."""
 SILENT_LOOKS = 10
 """So many looks in a row without an answer and the host is taken for lost.
 
@@ -51,7 +54,7 @@ class Watch:
                     self._check_quiet(phase, group, silence_s)
             if clock.monotonic_s() > deadline_s:
                 raise self._late(phase, heard, told, timeout_s)
-            clock.sleep(POLL_S)
+            self._pause()
 
     def wait_answers(self, *, timeout_s: float) -> None:
         """Returns once every head lists its model; Refused as `wait`."""
@@ -62,7 +65,17 @@ class Watch:
             if clock.monotonic_s() > deadline_s:
                 told = tuple(_progress(group[0]) for group in heard)
                 raise self._late("ready", heard, told, timeout_s)
-            clock.sleep(POLL_S)
+            self._pause()
+
+    def _pause(self) -> None:
+        """Until the next look, or until every head answers."""
+        clock = self._site.clock
+        until_s = clock.monotonic_s() + POLL_S
+        while clock.monotonic_s() < until_s:
+            clock.sleep(ANSWER_POLL_S)
+            http = self._site.http
+            if all(answers(rank, http=http, timeout_s=ANSWER_TIMEOUT_S) for rank in self.heads):
+                return
 
     def look(self) -> list[tuple[Heard, ...]]:
         """All groups' ranks; Refused once one ended."""
@@ -135,11 +148,11 @@ class Watch:
         return found
 
 
-def answers(rank: Rank, *, http: Http) -> bool:
+def answers(rank: Rank, *, http: Http, timeout_s: float = 5.0) -> bool:
     """Whether the head lists the model that it serves."""
     url = f"http://{rank.member.address}:{rank.ports.http}/v1/models"
     try:
-        answer = http.request("GET", url, timeout_s=5.0)
+        answer = http.request("GET", url, timeout_s=timeout_s)
         return answer.status == 200 and rank.replica.serve.served_name in answer.body.decode()
     except Unreachable:
         return False

@@ -25,7 +25,7 @@ SIZES_BYTES = (2**10, 2**20)
 """A message of a decode step and one of a prefill; preflight has the whole curve.
 
 Source: own choice."""
-LIMITS = group.Limits(size_s=0.2)
+LIMITS = group.Limits(size_s=0.05)
 """As in preflight, with fewer repetitions: here it must work, not be measured."""
 ON_CARDS = ("cuda", "rocm")
 """Devices whose torch sums over NCCL (RCCL). The hosts of others sum on their processors: that

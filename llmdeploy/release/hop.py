@@ -163,10 +163,8 @@ def wait_port(hop: Hop, *, clock: Clock) -> int | None:
             port = state["port"]
             return None if port is None else int(port)
         if clock.monotonic_s() > deadline_s:
-            log = (hop.station.shell.read(f"{hop.objects}/transfer.log") or b"").decode()
             raise Refused(
-                f"{hop.station.name}: the transfer did not begin: "
-                f"{log.strip()[-300:] or 'no word'}",
+                f"{hop.station.name}: the transfer did not begin: {_log(hop)}",
                 fix=f"check that {hop.station.python} is there and runs",
             )
         clock.sleep(POLL_S)
@@ -179,6 +177,24 @@ def seen(hop: Hop) -> dict[str, Any]:
         return _state(hop)
     except Unreachable:
         return {}
+
+
+def last_words(hop: Hop) -> str | None:
+    """Of a program that ended without telling how, such as one that was killed; None while it runs,
+    where it told, and where the host does not answer."""
+    with contextlib.suppress(Unreachable):
+        before = _state(hop)
+        if before.get("pid") and _running(hop, before) is None:
+            now = _state(hop)  # it may have ended well between the two looks
+            if not now.get("done") and not now.get("error"):
+                return _log(hop)
+    return None
+
+
+def _log(hop: Hop) -> str:
+    """The end of what the host's program printed."""
+    log = (hop.station.shell.read(f"{hop.objects}/transfer.log") or b"").decode(errors="replace")
+    return log.strip()[-300:] or "no word"
 
 
 def _state(hop: Hop) -> dict[str, Any]:

@@ -34,12 +34,9 @@ def check(ranks: tuple[Rank, ...]) -> dict[str, Environment]:
 
     Refused where an engine is missing, versions differ, or an address is not the host's.
     """
-    versions, interfaces = together(_versions, ranks), together(_interface, ranks)
-    check_versions(tuple((rank, said[0]) for rank, said in zip(ranks, versions, strict=True)))
-    return {
-        rank.station.name: Environment(engine=said[0], torch=said[1], interface=name)
-        for rank, said, name in zip(ranks, versions, interfaces, strict=True)
-    }
+    found = together(_environment, ranks)
+    check_versions(tuple((rank, one.engine) for rank, one in zip(ranks, found, strict=True)))
+    return {rank.station.name: one for rank, one in zip(ranks, found, strict=True)}
 
 
 def check_versions(found: tuple[tuple[Rank, str], ...]) -> None:
@@ -67,6 +64,11 @@ def parse_interface(listed: str, address: str) -> str | None:
     """The interface that has the address, in the text of `ip -o -4 addr show`."""
     found = re.search(rf"^\d+:\s+(\S+)\s+inet {re.escape(address)}/", listed, flags=re.MULTILINE)
     return found[1] if found else None
+
+
+def _environment(rank: Rank) -> Environment:
+    engine, torch = _versions(rank)
+    return Environment(engine=engine, torch=torch, interface=_interface(rank))
 
 
 def _versions(rank: Rank) -> tuple[str, str | None]:

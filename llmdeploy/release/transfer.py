@@ -5,6 +5,7 @@ still come, so that many hosts take hardly longer than one.
 """
 
 import secrets
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,10 +23,13 @@ from llmdeploy.units import show_bytes, show_seconds
 
 CHUNK_BYTES = 8 * 2**20
 POLL_S = 0.5
+TELL_S = 5.0
+"""Between two words on how far the hosts are, and two looks for a program that is gone."""
 TRIES, RETRY_S = 5, 3.0
 """How often a broken connection to the first host is opened again: a link heals in seconds.
 
 Source: own choice."""
+AGAIN = "launch again: what has arrived is not copied again"
 SPARE_BYTES = 2**30
 """What a store's disk keeps free besides the model. Source: own choice."""
 
@@ -119,9 +123,20 @@ def _chain(
         host.begin(hop, path, orders, clock=clock)
         port = host.wait_port(hop, clock=clock)
         source = (hop.station.address, port) if port is not None else None
+    ended = threading.Event()
+
+    def goes_on() -> None:
+        go_on()
+        if ended.is_set():
+            raise Refused("the transfer failed elsewhere", fix=AGAIN)
+
     with ThreadPoolExecutor(max_workers=1) as threads:
-        sending = threads.submit(send, cargo, hops[0], go_on, here=here, clock=clock)
-        states = _wait_whole(cargo.manifest, hops, sending=sending, report=report, clock=clock)
+        sending = threads.submit(send, cargo, hops[0], goes_on, here=here, clock=clock)
+        try:
+            states = _wait_whole(cargo.manifest, hops, sending=sending, report=report, clock=clock)
+        except BaseException:
+            ended.set()  # nothing more is sent
+            raise
         sending.result()
     return sum(int(state["copied_bytes"]) for state in states)
 
@@ -174,16 +189,18 @@ def _wait_whole(
         if sending.done():
             sending.result()
         states = together(host.seen, hops)
-        for hop, state in zip(hops, states, strict=True):
-            if state.get("error"):
-                raise Refused(
-                    f"{hop.station.name}: {state['error']}",
-                    fix="launch again: what has arrived is not copied again",
-                )
+        if any(state.get("error") for state in states):
+            raise _first_failed(hops, states, clock=clock)
         if all(state.get("done") for state in states):
             return states
-        if clock.monotonic_s() - told_s > 5.0:
+        if clock.monotonic_s() - told_s > TELL_S:
             told_s = clock.monotonic_s()
+            for hop, words in zip(hops, together(host.last_words, hops), strict=True):
+                if words is not None:
+                    raise Refused(
+                        f"{hop.station.name}: the program that takes the model is gone: {words}",
+                        fix=AGAIN,
+                    )
             shown = ", ".join(
                 f"{hop.station.name} "
                 f"{(state.get('there_bytes', 0) + state.get('copied_bytes', 0)) / total:.0%}"
@@ -191,6 +208,23 @@ def _wait_whole(
             )
             report(shown)
         clock.sleep(POLL_S)
+
+
+def _first_failed(
+    hops: tuple[Hop, ...], states: tuple[dict[str, Any], ...], *, clock: Clock
+) -> Refused:
+    """The first of the chain that failed, from one more look: who broke off, or passed on what is
+    damaged, may tell it later than the one behind it."""
+    clock.sleep(POLL_S)
+    now = zip(hops, states, together(host.seen, hops), strict=True)
+    last = ((hop, after if after.get("error") else before) for hop, before, after in now)
+    hop, state = next((hop, state) for hop, state in last if state.get("error"))
+    first = ""
+    if state.get("full"):
+        first = f"free space there (df -h {hop.store}), then "
+    elif state.get("damaged"):
+        first = "see whether this machine's copy is whole (llmdeploy models verify), then "
+    return Refused(f"{hop.station.name}: {state['error']}", fix=f"{first}{AGAIN}")
 
 
 def send(cargo: Cargo, hop: Hop, go_on: Callable[[], None], *, here: Shell, clock: Clock) -> None:

@@ -20,6 +20,12 @@ CONCURRENT = 8
 STOP_TRIES = 3
 """Source: own choice; another answer was met with two verifies at once on 2 cores."""
 ANOTHER_ANSWER = "finished by length, stop string not in it"
+TOO_LONG_CODE, TOO_LONG_WORDS = "context_length_exceeded", "context length"
+"""OpenAI's code, which the embedded engine gives; others only say it in the message.
+
+Source: vLLM 0.32 `renderers/params.py` and own runs, its code is 400; SGLang's words are those of
+the signature catalogue.
+"""
 
 
 def finding(target: Target, check: str, status: Status, found: str, needed: str) -> Finding:
@@ -132,16 +138,22 @@ def _stopped(target: Target, *, http: Http) -> Finding:
 
 
 def too_long(target: Target, *, http: Http) -> Finding:
-    """A prompt beyond the context is refused with its code, and the next request is served."""
+    """A prompt beyond the context is refused as such, and the next request is served."""
     prompt = "sea " * (target.max_model_len + 64)
     response = post(target, CHAT_PATH, chat_body(target, prompt, max_tokens=4), http=http)
-    code = "none"
+    code, words = "none", ""
     if response.status == 400:
-        code = str((response.json().get("error") or {}).get("code"))
+        error = response.json().get("error") or {}
+        code, words = str(error.get("code")), str(error.get("message"))
     after = ask(target, PROMPT, max_tokens=2, http=http)
-    ok = code == "context_length_exceeded" and after.output_tokens > 0
-    found = f"{response.status} with code {code}, then {after.output_tokens} tokens for a short one"
-    needed = "400 with code context_length_exceeded, then an answer"
+    named = code == TOO_LONG_CODE or TOO_LONG_WORDS in words
+    said = f" ({words[:100]})" if words and not named else ""
+    found = (
+        f"{response.status} with code {code}{said}, then {after.output_tokens} tokens for a short "
+        "one"
+    )
+    needed = f"400 with code {TOO_LONG_CODE} or words of the {TOO_LONG_WORDS}, then an answer"
+    ok = named and after.output_tokens > 0
     return finding(target, "too_long", passed(ok), found, needed)
 
 

@@ -1,17 +1,17 @@
 """Real vLLM (its CPU build) over two booted hosts: launched beside a running release, asked through
-the gateway, struck by faults, stopped without a trace.
+the gateway, given all traffic and rolled back, struck by faults, stopped without a trace.
 
 The old release runs on node1 alone, so that all faults can strike node2.
 """
 
+import json
 import os
 import pathlib
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -21,12 +21,15 @@ from llmdeploy.edge.clock import SystemClock
 
 from .bed import Bed
 from .cluster_story import Asked, ClusterStory, await_gone, events, one_core_each, phases, traffic
-from .machine import Machine
 from .needs import need_nspawn
+from .struck import FAULTS, REFUSALS, boot_id, inventory, processes, second
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(1800)]
 START_LIMIT_S = 600.0
 """For a group to form anew and answer: a minute on two idle cores, many on crowded ones."""
+POLICY = "release: {steps: [50%, 100%], min_requests: 20, slower_ratio: 100%}\n"
+"""Two shares and few requests: what is shown is the way, not the judge's eye."""
+STATES = ("staged", "started", "comm_ready", "loaded", "kv_ready", "warm", "probed")
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +56,8 @@ def story(
             store=padded_store,
             port=port,
         )
+        with (made.folder / "service.yaml").open("a") as service:
+            service.write(POLICY)
         try:
             made.first = _launched(made, made.plan(hosts=1))
             yield made
@@ -83,12 +88,34 @@ def _launched(story: ClusterStory, plan: pathlib.Path) -> str:
 def test_a_pipeline_over_two_hosts_answers_beside_a_release_and_stops_alone(
     story: ClusterStory,
 ) -> None:
+    """Its launch is killed at each state, and gone on with."""
+    plan = story.plan(pipeline=True)
     with light_traffic(story) as old:
-        pipeline = _launched(story, story.plan(pipeline=True))
-        assert "4" in story.ask(pipeline)
-        story.run("stop", "chat", "--release", pipeline, "--yes")
+        try:
+            for state in STATES:
+                _killed_at(story, plan, state)
+            assert "already launched" in story.launch(plan).stderr
+            starts = [event for event in events(story, plan.name, 1) if event["event"] == "started"]
+            assert len(starts) == 1  # each launch went on with the engines of the one before
+            assert "4" in story.ask(plan.name)
+        finally:
+            story.run("stop", "chat", "--release", plan.name, "--yes")
     assert old.failed == []
-    assert [_inventory(machine)[:2] for machine in story.bed.machines] == [(1, 1), (0, 0)]
+    assert [inventory(machine)[:2] for machine in story.bed.machines] == [(1, 1), (0, 0)]
+
+
+def _killed_at(story: ClusterStory, plan: pathlib.Path, state: str) -> None:
+    """A launch whose command is killed as soon as it says that the release has come to a state."""
+    with story.launching(plan) as process:
+        assert process.stderr is not None
+        said, begun_s = [], time.monotonic()
+        for line in process.stderr:
+            said.append(line)
+            if f": {state} after" in line:
+                process.kill()
+                break
+        assert process.wait() == -9, "".join(said)
+    print(f"killed {time.monotonic() - begun_s:.1f} s after its start: {line.rstrip()}")
 
 
 def test_a_link_cut_during_the_proof_fails_the_launch_and_nothing_stays(
@@ -96,17 +123,17 @@ def test_a_link_cut_during_the_proof_fails_the_launch_and_nothing_stays(
 ) -> None:
     with light_traffic(story) as old, story.launching(story.plan(note="cut off")) as process:
         assert process.stderr is not None
-        while not _processes(_second(story), "rank_first"):
+        while not processes(second(story), "rank_first"):
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.1)
         time.sleep(1.0)  # torch is being imported; what looks for the model is done
         begun_s = time.monotonic()
-        story.bed.network.cut(_second(story).plug)
+        story.bed.network.cut(second(story).plug)
         try:
             told = process.stderr.read()
             took_s = time.monotonic() - begun_s
         finally:
-            story.bed.network.heal(_second(story).plug)
+            story.bed.network.heal(second(story).plug)
         print(f"a link cut during the proof: failed after {took_s:.1f} s: {told[-600:]}")
         assert process.wait() == 3
     assert old.failed == []
@@ -114,13 +141,33 @@ def test_a_link_cut_during_the_proof_fails_the_launch_and_nothing_stays(
     assert "the connection was lost" in told or "no route" in told  # as the cut met it
     assert took_s < 60.0
     _await_none(story, "rank_first")
-    assert _inventory(_second(story)) == (0, 0, 0)
+    assert inventory(second(story)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_cannot_start_is_named(story: ClusterStory, name: str) -> None:
+    refusal, before = REFUSALS[name], [inventory(machine) for machine in story.bed.machines]
+    with light_traffic(story) as old:
+        _refused(story, story.plan(**refusal.plan), name, refusal.told, refusal.within_s)
+    assert old.failed == []
+    assert [inventory(machine) for machine in story.bed.machines] == before
+
+
+def _refused(
+    story: ClusterStory, plan: pathlib.Path, name: str, told: tuple[str, ...], within_s: float
+) -> None:
+    begun_s = time.monotonic()
+    done = story.launch(plan, code=3)
+    took_s = time.monotonic() - begun_s
+    print(f"{name}: refused after {took_s:.1f} s: {done.stderr[done.stderr.index('error:') :]}")
+    assert [words for words in told if words not in done.stderr] == []
+    assert took_s < within_s
 
 
 def _await_none(story: ClusterStory, words: str) -> None:
     """Programs that nobody reads any more end by themselves."""
     deadline_s = time.monotonic() + 30.0
-    while any(_processes(machine, words) for machine in story.bed.machines):
+    while any(processes(machine, words) for machine in story.bed.machines):
         assert time.monotonic() < deadline_s
         time.sleep(0.2)
 
@@ -134,64 +181,11 @@ def test_tensors_split_over_two_hosts_answer_through_the_gateway(
     assert "already launched" in again.stderr
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What strikes node2, and what the head's keeper must tell of it."""
-
-    strike: Callable[[ClusterStory], object]
-    mend: Callable[[ClusterStory], object]
-    told: str
-    within_s: float
-    """Until it is noticed and the head's engine is gone: ranks wait 10 s for a silent one
-    (onhost/group.py), engines get 2 s to end (onhost/keep.py), and the cores are crowded."""
-
-
-def _kill(words: str) -> Callable[[ClusterStory], object]:
-    def strike(story: ClusterStory) -> None:
-        (pid,) = _processes(_second(story), words)
-        _second(story).run("kill", "-9", pid)
-
-    return strike
-
-
-def _second(story: ClusterStory) -> Machine:
-    return story.bed.machines[1]
-
-
-def _processes(machine: Machine, words: str) -> list[str]:
-    lines = machine.run("ps", "-ww", "-eo", "pid=,args=").splitlines()
-    return [line.split()[0] for line in lines if words in line]
-
-
-def _nothing(story: ClusterStory) -> None:
-    """The group mends itself."""
-
-
-FAULTS = {
-    "kill -9 of a worker": Fault(_kill("VLLM::Worker"), _nothing, "the engine", 20.0),
-    "kill -9 of the second host's vllm serve": Fault(
-        _kill("entrypoints.cli.main serve"), _nothing, "killed by SIGKILL", 10.0
-    ),
-    "a frozen host": Fault(
-        lambda story: _second(story).freeze(),
-        lambda story: _second(story).thaw(),
-        "rank 1 said nothing",
-        25.0,
-    ),
-    "a cut link": Fault(
-        lambda story: story.bed.network.cut(_second(story).plug),
-        lambda story: story.bed.network.heal(_second(story).plug),
-        "rank 1 said nothing",
-        25.0,
-    ),
-}
-
-
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_ends_the_group_at_once_and_it_forms_anew(
     story: ClusterStory, split: str, name: str
 ) -> None:
-    fault, before = FAULTS[name], _inventory(_second(story))
+    fault, before, boot = FAULTS[name], inventory(second(story)), boot_id(second(story))
     with light_traffic(story) as old, traffic(story, split) as new:
         while not new.took_s:
             time.sleep(0.1)
@@ -217,7 +211,8 @@ def test_a_fault_ends_the_group_at_once_and_it_forms_anew(
     assert fault.told in str(end["what"])
     assert noticed_s < fault.within_s
     assert "4" in story.ask(split)
-    assert _inventory(_second(story)) == before
+    assert inventory(second(story)) == before
+    assert (boot_id(second(story)) != boot) == ("reboot" in name)
 
 
 def _ends(story: ClusterStory, release: str) -> list[dict[str, Any]]:
@@ -235,11 +230,36 @@ def _await_answer(story: ClusterStory, release: str, begun_s: float) -> float:
     raise AssertionError(f"{release} does not answer {START_LIMIT_S:g} s after the fault")
 
 
-def _inventory(machine: Machine) -> tuple[int, int, int]:
-    """How many engines, workers and segments of shared memory are on the host."""
-    engines = len(_processes(machine, "entrypoints.cli.main serve"))
-    workers = len(_processes(machine, "VLLM::Worker"))
-    return engines, workers, len(machine.run("ls", "/dev/shm").split())
+def test_a_release_over_two_hosts_gets_all_traffic_and_gives_it_back(
+    story: ClusterStory, split: str
+) -> None:
+    """The group is live, then the release on one host is, then the group again."""
+    with light_traffic(story) as other, traffic(story, split, tokens=4, pause_s=1.0) as group:
+        took = [_verified(story, split), _verified(story, story.first)]
+        begun_s = time.monotonic()
+        story.run("rollback", "chat", "--reason", "shown", "--yes")
+        back_s = time.monotonic() - begun_s
+        assert _shares(story) == {split: 1.0}
+    shown = [f"{one['release']} over {one['old_release']} {one['took_s']:.0f} s" for one in took]
+    print(f"verified {', '.join(shown)}; rolled back in {back_s:.1f} s")
+    assert [one["old_release"] for one in took] == [None, split]
+    assert [[v["share"] for v in one["verdicts"]] for one in took] == [[1.0], [0.5, 1.0]]
+    assert (other.failed, group.failed) == ([], [])
+
+
+def _verified(story: ClusterStory, release: str) -> dict[str, Any]:
+    """How `verify` ended: promoted, with all traffic."""
+    done = story.run("verify", "chat", "--release", release, "--yes", "--json")
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    assert (outcome["release"], outcome["result"]) == (release, "promoted"), done.stderr
+    assert _shares(story) == {release: 1.0}
+    return outcome
+
+
+def _shares(story: ClusterStory) -> dict[str, float]:
+    """Of the traffic, by release."""
+    status = json.loads(story.run("status", "chat", "--json").stdout)
+    return {one["release"]: one["share"] for one in status["weights"]}
 
 
 def test_stop_leaves_no_process_segment_or_port(story: ClusterStory, split: str) -> None:

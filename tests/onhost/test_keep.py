@@ -117,7 +117,20 @@ def test_told_to_stop_every_rank_goes_and_nothing_stays(ranks: Ranks) -> None:
     assert ranks.processes[0].wait(20) == 0
     assert ranks.processes[1].wait(20) == 1
     assert ranks.left() == []
-    assert ranks.events(1)[-1]["what"] == "told to stop"
+    assert ranks.events(1)[-1]["what"] == "rank 0 was told to stop"
+
+
+def test_a_follower_that_is_told_to_stop_ends_the_group_at_once(ranks: Ranks) -> None:
+    """As where its host reboots; `stop` tells the head first, which drains."""
+    _up(ranks)
+    begun_s = time.monotonic()
+    ranks.processes[1].send_signal(signal.SIGTERM)
+    end = ranks.await_event(0, "ended")
+    assert time.monotonic() - begun_s < 5.0
+    assert (end["kind"], end["position"]) == ("peer", 1)
+    assert end["what"] == "rank 1 was told to stop"
+    assert ranks.await_event(1, "ended")["kind"] == "ordered"
+    assert ranks.engines() == []
 
 
 def test_a_stranger_without_the_token_is_no_rank(ranks: Ranks) -> None:

@@ -2,11 +2,14 @@
 
 import json
 import multiprocessing
+import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -146,6 +149,39 @@ def test_what_a_killed_launch_left_is_ended_and_gone_on_with(
     copied = re.match(r"model tiny: ([\d.]+) MiB copied to 2", told[-1])
     assert copied
     assert float(copied[1]) <= 40
+
+
+def test_a_host_whose_program_was_killed_is_named_in_seconds(
+    tmp_path: pathlib.Path, model: Model
+) -> None:
+    hosts = stations(tmp_path, 2)
+    objects = pathlib.Path(hosts[1].model_store, ".objects")
+
+    def kill() -> None:
+        while sum(path.stat().st_size for path in objects.glob("*.part")) < 2**22:
+            time.sleep(0.05)
+        os.kill(json.loads((objects / "transfer.json").read_text())["pid"], signal.SIGKILL)
+
+    killer, begun_s = threading.Thread(target=kill), time.monotonic()
+    killer.start()
+    with pytest.raises(Refused, match="h1: the program that takes the model is gone: no word"):
+        transfer.bring(model, hosts, report=print, here=SlowShell(), clock=SystemClock())
+    killer.join()
+    assert time.monotonic() - begun_s < 30
+    assert programs(tmp_path) == []
+
+
+def test_content_that_was_cut_short_on_a_host_is_copied_again(
+    tmp_path: pathlib.Path, model: Model
+) -> None:
+    hosts = stations(tmp_path, 2)
+    folders, _ = bring(model, hosts)
+    weights = next(f for f in model.manifest.files if f.size_bytes == WEIGHTS_BYTES)
+    for host in hosts:
+        os.truncate(pathlib.Path(folders[host.name], weights.name), WEIGHTS_BYTES // 2)
+    folders, told = bring(model, hosts)
+    assert told[-1].startswith("model tiny: 48.0 MiB copied to 2 host(s)")
+    assert all(same(model, folders[host.name]) for host in hosts)
 
 
 def test_another_services_transfer_is_waited_for(tmp_path: pathlib.Path, model: Model) -> None:

@@ -141,7 +141,7 @@ def test_the_preview_shows_the_command_and_limit_of_each_host() -> None:
     where = site("h1", "h2")
     ranks = groups.ranks(cluster_plan(("h1", "h2")), port_block=0, site=where)
     lines = group_proof.preview(ranks, THERE)
-    assert lines[0].startswith("# r0: all-reduce of 2 ranks over gloo, at most 3 min 3 s")
+    assert lines[0].startswith("# r0: all-reduce of 2 ranks over gloo, at most 3 min 1 s")
     assert [line.partition(":")[0] for line in lines[1:]] == ["h1", "h2"]
     assert '"interface": "ib0"' in lines[2]
     assert asked(where) == {}

@@ -50,7 +50,7 @@ def waited(where: Site, ranks: tuple[Rank, ...], *, timeout_s: float = 500.0) ->
 def test_the_quiet_rank_is_named_with_the_stacks_of_its_group() -> None:
     where, ranks = group()
     assert waited(where, ranks) == (
-        "r0 rank 1 on h2: its engine logged nothing for 1 min 1 s on the way to loaded; last log "
+        "r0 rank 1 on h2: its engine logged nothing for 1 min 0 s on the way to loaded; last log "
         f"line: last words (log: h2:{ranks[1].log_path}); stacks of its threads: "
         f"h2:{ranks[1].stacks_path} (and h1:{ranks[0].stacks_path})"
     )

@@ -9,6 +9,7 @@ from ..fakes import FakeHttp
 
 PROSE = "The sea is wide and blue and its waves never rest ; 4 ships sail home from far away"
 WORDS = PROSE.split()
+CODE = "context_length_exceeded"
 
 
 def reply(status, body):
@@ -28,6 +29,8 @@ class EngineDouble:
     other_answers: int = 0
     """So many answers with a stop string take another turn, as a loaded engine's may."""
     crashes_on_long: bool = False
+    too_long: dict = field(default_factory=lambda: {"message": "long", "code": CODE})
+    """The error that a prompt beyond the context gets."""
     logprob: float = -0.1
     runner_up: float = -3.0
     generated: int = 0
@@ -57,7 +60,7 @@ class EngineDouble:
         prompt = body["messages"][0]["content"] if "messages" in body else body["prompt"]
         if len(prompt.split()) > self.max_model_len:
             self.asked = -1 if self.crashes_on_long else self.asked
-            return reply(400, {"error": {"message": "long", "code": "context_length_exceeded"}})
+            return reply(400, {"error": self.too_long})
         return reply(200, self.answer(path, body))
 
     def answer(self, path, body):

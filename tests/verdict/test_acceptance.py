@@ -102,6 +102,20 @@ def test_an_engine_that_dies_of_a_long_prompt_fails():
     assert "too_long" in failed(accepted(EngineDouble(crashes_on_long=True)))
 
 
+@pytest.mark.parametrize(
+    ("message", "bad"),
+    [
+        ("This model's maximum context length is 64 tokens. However, your prompt contains", set()),
+        ("Requested token count exceeds the model's maximum context length of 64 tokens.", set()),
+        ("1 validation error for request", {"too_long"}),
+    ],
+    ids=["vllm", "sglang", "another"],
+)
+def test_a_long_prompt_is_refused_in_the_engines_own_words(message, bad):
+    error = {"message": message, "type": "BadRequestError", "code": 400}
+    assert failed(accepted(EngineDouble(too_long=error))) == bad
+
+
 def test_a_wrong_golden_answer_fails_with_what_was_said():
     record = accepted(EngineDouble(words=[w for w in WORDS if w != "4"]))
     assert failed(record) == {"golden"}

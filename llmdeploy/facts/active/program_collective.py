@@ -58,7 +58,7 @@ def environment(asked: dict[str, Any]) -> dict[str, str]:
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "OMP_NUM_THREADS": "1",
-        "RES_OPTIONS": "timeout:1 attempts:2",  # torch looks up its peers' names: 10 s without DNS
+        "RES_OPTIONS": "attempts:0",  # torch looks up its peers' names, twice: 2 s each without DNS
         **asked["env"],
     }
     if asked["interface"]:
