@@ -18,8 +18,8 @@ Quantization = Annotated[
 EngineName = Annotated[
     Text,
     typer.Option(
-        help="vllm, sglang, tensorrt-llm, lmdeploy, tgi, llama.cpp, mlc, mindie or embedded;"
-        " default: vllm"
+        help="vllm, sglang, tensorrt-llm, lmdeploy, tgi, llama.cpp, mlc, mindie, exllama or"
+        " embedded; default: vllm"
     ),
 ]
 EngineVersion = Annotated[Text, typer.Option(help="like 0.11.0; default: the newest known rules")]

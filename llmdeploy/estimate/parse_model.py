@@ -11,7 +11,7 @@ from llmdeploy.errors import InputError
 from llmdeploy.estimate.parse import CaseLine, placed
 from llmdeploy.estimate.parse_gguf import gguf
 from llmdeploy.model import ModelShape, as_embedding, from_config, named_embedding, weight_format
-from llmdeploy.store import find
+from llmdeploy.store import find, read_config
 
 CONFIG = "config.json"
 
@@ -135,16 +135,4 @@ def _built_in(name: str) -> ModelShape:
 
 @functools.lru_cache(maxsize=256)
 def _shape(text: str, place: str) -> ModelShape:
-    try:
-        config: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{place}: cannot be read as JSON: {error}",
-            fix=f"copy {place} again from where the model was published",
-        ) from error
-    if not isinstance(config, dict):
-        raise InputError(
-            f"{place}: found {type(config).__name__}, needed an object of settings",
-            fix=f"copy {place} again from where the model was published",
-        )
-    return from_config(config, place=place)
+    return from_config(read_config(text, place), place=place)

@@ -31,7 +31,7 @@ def read_config(text: str, place: str) -> dict[str, Any]:
     """The settings in a config.json; InputError where it holds none."""
     try:
         config = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(
             f"{place}: cannot be read as JSON: {error}",
             fix=f"copy {place} again from where the model was published",

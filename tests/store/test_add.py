@@ -240,6 +240,7 @@ LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 26906055
         (write("model.safetensors", LFS), "Git LFS pointer"),
         (write("tokenizer.json", LFS), "Git LFS pointer"),
         (write("config.json", b"{"), "cannot be read as JSON"),
+        (write("config.json", b"[" * 200_000), "cannot be read as JSON"),
         (write("model.safetensors", safetensors(tensor_shapes(layers=1))), "num_hidden_layers"),
         (write("model.safetensors.index.json", b'{"weight_map": {"a": "2.safetensors"}}'), "shard"),
     ],
