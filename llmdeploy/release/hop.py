@@ -156,6 +156,8 @@ def _spec_path(hop: Hop) -> str:
 
 
 def wait_port(hop: Hop, *, clock: Clock) -> int | None:
+    """The port on which the host's program listens for the one before it, None where it does not;
+    Refused when the program does not say within START_TIMEOUT_S."""
     deadline_s = clock.monotonic_s() + START_TIMEOUT_S
     while True:
         state = _state(hop)
