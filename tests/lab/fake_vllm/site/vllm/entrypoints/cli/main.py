@@ -99,6 +99,14 @@ def meet(options: argparse.Namespace) -> list[socket.socket]:
             time.sleep(0.2)
 
 
+def agree(options: argparse.Namespace, plugs: list[socket.socket]) -> None:
+    """The head serves once every rank has its cache; where one is gone it waits for its keeper."""
+    if options.node_rank:
+        plugs[0].sendall(b"k")
+    elif not all(plug.recv(1) for plug in plugs[1:]):
+        time.sleep(3600)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("--host", "--served-model-name", "--master-addr"):
@@ -118,6 +126,7 @@ def main() -> None:
     reach("load")
     say("Loading weights took 0.10 seconds")
     reach("kv")
+    agree(options, plugs)
     if options.node_rank == 0:
         say(f"CPU KV cache size: {KV_TOKENS:,} tokens, Maximum concurrency 4.00x")
         server = ThreadingHTTPServer((options.host, options.port), Answers)
