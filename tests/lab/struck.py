@@ -22,6 +22,23 @@ class Fault:
     (onhost/group.py), engines get 2 s to end (onhost/keep.py), and the cores are crowded."""
 
 
+HOLDER = """
+import socket, time
+for _ in range(180):
+    held = socket.socket()
+    try:
+        held.bind(("{address}", {port}))
+        break
+    except OSError:
+        held.close()
+        time.sleep(0.5)
+if {listens}:
+    held.listen()
+print("held", flush=True)
+input()
+"""
+
+
 def second(story: ClusterStory) -> Machine:
     return story.bed.machines[1]
 
@@ -46,11 +63,11 @@ def boot_id(machine: Machine) -> str:
 
 @contextmanager
 def holding(machine: Machine, port: int, *, listens: bool) -> Iterator[None]:
-    """Another program has the port on the host; one that does not listen shows in no list."""
-    code = (
-        f"import socket; s = socket.socket(); s.bind(('{machine.address}', {port})); "
-        f"{'s.listen(); ' if listens else ''}print('held', flush=True); input()"
-    )
+    """Another program has the port on the host; one that does not listen shows in no list.
+
+    It waits until the kernel lets go of connections that an engine had there before (60 s).
+    """
+    code = HOLDER.format(address=machine.address, port=port, listens=listens)
     with subprocess.Popen(
         machine.entering("/usr/bin/python3", "-c", code),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -96,7 +113,7 @@ FAULTS = {
         lambda story: second(story).run("systemctl", "--no-block", "reboot"),
         _nothing,
         "rank 1 was told to stop",
-        10.0,
+        20.0,
     ),
 }
 
