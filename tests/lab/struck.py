@@ -32,6 +32,8 @@ for _ in range(180):
     except OSError:
         held.close()
         time.sleep(0.5)
+else:
+    raise SystemExit("{address}:{port} stays taken")
 if {listens}:
     held.listen()
 print("held", flush=True)
