@@ -48,7 +48,8 @@ def choose(logits: torch.Tensor, choices: list[Choice]) -> list[Token]:
     for row, choice in zip(logits, choices, strict=True):
         if choice.adjusts:
             _adjust(row, choice)
-    ids: list[int] = logits.max(-1).indices.tolist()  # argmax takes 2.7 times as long
+    # argmax gives the same and takes 964 us, max 358 (16 x 49,152, one Xeon core)
+    ids: list[int] = logits.max(-1).indices.tolist()
     sampled = [i for i, choice in enumerate(choices) if not choice.greedy]
     if sampled:
         drawn = _sample(logits[sampled], [choices[i] for i in sampled])

@@ -18,7 +18,7 @@ from llmdeploy.model import active_parameters, weights_bytes
 from llmdeploy.plan.speed import RANKS_RATIO
 
 SPREAD_RATIO = 1.0
-"""Half of the 90 % interval over the value. Assumed: the ratios are of two Zen 4 cores."""
+"""Half of the 90 % interval over the value. Assumed: the ratios are of two processors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class EmbeddedPace:
 def embedded_pace(case: Case) -> EmbeddedPace:
     """The pace on the case's device, by the roofline of plan/speed.py.
 
-    Source: the embedded engine's ratios of a core's product rate, measured on two Zen 4 cores.
+    Source: the embedded engine's ratios of a core's rates (estimate/speed/processors.py).
     """
     device, shape = case.device, case.shape
     if device is None or shape.parameters is None:

@@ -18,7 +18,7 @@ from llmdeploy.store import Manifest
 THREADS_RATIO = 0.78
 """Share of two cores' products that one worker with two threads uses. Source: decode at 32 requests
 on two Zen 4 cores: 380 tokens/s in one two-thread process, 483 in two of one thread. Assumed: once
-more at each doubling. Threads read memory side by side: 25 GB/s by two, 13 by one."""
+more at each doubling. Threads read memory side by side: 25 GB/s by two of a Xeon, 13 by one."""
 RANKS_RATIO = 0.5
 """The same for N tensor-parallel ranks on CPU. Source: 9.5 against 18 tokens/s at two ranks."""
 QUANTIZED_RATIO = {"none": 1.0, "int8": 0.31, "nf4": 0.9}

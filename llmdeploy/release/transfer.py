@@ -24,7 +24,9 @@ from llmdeploy.units import show_bytes, show_seconds
 CHUNK_BYTES = 8 * 2**20
 POLL_S = 0.5
 TELL_S = 5.0
-"""Between two words on how far the hosts are, and two looks for a program that is gone."""
+"""Between two words on how far the hosts are, and two looks for a program that is gone.
+
+Source: own choice."""
 TRIES, RETRY_S = 5, 3.0
 """How often a broken connection to the first host is opened again: a link heals in seconds.
 
