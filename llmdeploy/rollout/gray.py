@@ -49,38 +49,34 @@ def verify(
         site.layout, path=site.layout.verify_lock, reason=f"verify {release_id or 'a release'}",
         longest_s=options.timeout_s + lock.LONGEST_HOLD_S, shell=site.shell, clock=site.clock,
     ):  # fmt: skip
-        return _verify(release_id, options, report=report, executor=executor, site=site)
-
-
-def _verify(
-    release_id: str | None,
-    options: Options,
-    *,
-    report: Callable[[str], None],
-    executor: Executor,
-    site: Site,
-) -> Outcome:
-    began_s = site.clock.monotonic_s()
-    state = journal.state(site.layout, shell=site.shell)
-    release = choose(state, release_id)
-    if release.standing == Standing.LIVE:
-        return Outcome(
-            service=site.service, release=release.id, old_release=None, result=Result.LIVE,
-            share=1.0, reasons=(), took_s=0.0,
-        )  # fmt: skip
-    candidate = load(release, state, site=site)
-    if release.standing == Standing.ROLLED_BACK:  # asked for by its id: once more from the start
-        journal.mark_standings(
-            {release.id: Standing.CANDIDATE}, release=release.id,
-            layout=site.layout, shell=site.shell, clock=site.clock,
-        )  # fmt: skip
-    run = Run(
-        candidate=candidate, options=options, began_s=began_s, report=report, site=site,
-        prober=Prober(
+        began_s = site.clock.monotonic_s()
+        state = journal.state(site.layout, shell=site.shell)
+        release = choose(state, release_id)
+        if release.standing == Standing.LIVE:
+            return Outcome(
+                service=site.service, release=release.id, old_release=None, result=Result.LIVE,
+                share=1.0, reasons=(), took_s=0.0,
+            )  # fmt: skip
+        candidate = load(release, state, site=site)
+        if release.standing == Standing.ROLLED_BACK:  # asked for by its id: once more
+            journal.mark_standings(
+                {release.id: Standing.CANDIDATE}, release=release.id,
+                layout=site.layout, shell=site.shell, clock=site.clock,
+            )  # fmt: skip
+        prober = Prober(
             new=candidate.target, old=candidate.old_target, golden=candidate.plan.release.golden,
             http=site.http, executor=executor,
-        ),
-    )  # fmt: skip
+        )  # fmt: skip
+        return _carry_out(
+            Run(
+                candidate=candidate, options=options, began_s=began_s, report=report,
+                prober=prober, site=site,
+            )
+        )  # fmt: skip
+
+
+def _carry_out(run: "Run") -> Outcome:
+    """The run's outcome; interrupted, the release is held where it is."""
     try:
         return run.outcome()
     except KeyboardInterrupt:
@@ -88,7 +84,7 @@ def _verify(
         return run.ended(
             Result.HELD,
             share=step.share if step else 0.0,
-            reasons=(f"interrupted; `llmdeploy verify {site.service}` goes on from here",),
+            reasons=(f"interrupted; `llmdeploy verify {run.site.service}` goes on from here",),
         )
 
 
@@ -110,7 +106,7 @@ class Run:
         if seen.step is None:
             record = accepted(self.candidate, seen, report=self.report, site=self.site)
             if not record.accepted:
-                bad = tuple(f"{f.check}: {f.found}" for f in record.findings if f.fix)
+                bad = tuple(f"{f.check}: {f.found}" for f in record.failed)
                 ended = self.ended(Result.REJECTED, share=0.0, reasons=bad)
                 return ended.model_copy(update={"acceptance": record})
         elif not seen.intended and self._left_without_traffic():
