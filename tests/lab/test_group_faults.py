@@ -71,6 +71,14 @@ def behave(story: ClusterStory, **by_host: dict[str, object]) -> None:
         machine.write("/etc/fake_vllm.json", json.dumps(by_host.get(machine.name, {})))
 
 
+def why_not(story: ClusterStory, plan: pathlib.Path) -> str:
+    """What a launch of the plan that must fail says; prints after how many seconds."""
+    begun_s = time.monotonic()
+    said = story.launch(plan, code=3).stderr
+    print(f"failed after {time.monotonic() - begun_s:.1f} s: {said[-900:]}")
+    return said
+
+
 def engine_pids(story: ClusterStory, release: str, host: int) -> list[str]:
     found = story.bed.machines[host].run("ps", "-ww", "-eo", "pid=,args=").splitlines()
     lines = [line.split(None, 1) for line in found if "entrypoints.cli.main" in line]
@@ -100,11 +108,9 @@ def test_a_rank_that_fails_is_named_with_its_cause_and_nothing_stays(
     message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 448.00 MiB."
     behave(story, node2={"fail_at": "load", "message": message})
     with traffic(story, story.first) as old:
-        begun_s = time.monotonic()
-        done = story.launch(second, code=3)
-        print(f"failed after {time.monotonic() - begun_s:.1f} s: {done.stderr}")
-    assert "r0 rank 1 on node2" in done.stderr
-    assert "device's memory" in done.stderr
+        said = why_not(story, second)
+    assert "r0 rank 1 on node2" in said
+    assert "device's memory" in said
     assert old.failed == []
     assert not [e for e in story.run("status", "chat", "--json").stdout.split() if "warm" in e]
     for host in (0, 1):
@@ -229,15 +235,13 @@ def test_a_damaged_shard_is_named_and_never_served(
     mine.symlink_to(store)
     try:
         with traffic(story, story.first) as old:
-            begun_s = time.monotonic()
-            done = story.launch(plan, code=3)
-            print(f"failed after {time.monotonic() - begun_s:.1f} s: {done.stderr[-600:]}")
+            said = why_not(story, plan)
     finally:
         mine.unlink()
         mine.symlink_to(whole)
         shutil.rmtree(store)
-    assert "node1: model.safetensors: came with sha256" in done.stderr
-    assert "llmdeploy models verify" in done.stderr
+    assert "node1: model.safetensors: came with sha256" in said
+    assert "llmdeploy models verify" in said
     assert not _staging(story)
     assert old.failed == []
 
@@ -280,11 +284,9 @@ def test_a_port_that_is_taken_when_the_engine_binds_it_is_named(
     """One that is bound but not listened on shows in no list."""
     port = _port(story, second)
     with holding(story.bed.machines[0], port, listens=False), traffic(story, story.first) as old:
-        begun_s = time.monotonic()
-        done = story.launch(second, code=3)
-        print(f"failed after {time.monotonic() - begun_s:.1f} s: {done.stderr[-600:]}")
-    assert "r0 rank 0 on node1" in done.stderr
-    assert "Address already in use" in done.stderr
+        said = why_not(story, second)
+    assert "r0 rank 0 on node1" in said
+    assert "Address already in use" in said
     assert old.failed == []
 
 
@@ -310,13 +312,11 @@ def test_of_two_operators_at_once_the_later_one_is_refused(
         assert process.stderr is not None
         while "all-reduce" not in (line := process.stderr.readline()):
             assert line, process.wait()
-        begun_s = time.monotonic()
-        done = story.launch(other, code=3)
-        print(f"refused after {time.monotonic() - begun_s:.1f} s: {done.stderr[-300:]}")
+        said = why_not(story, other)
         process.stderr.read()
         assert process.wait() == 0
-    assert f"(process {process.pid}) has held the service for" in done.stderr
-    assert f"to launch release {second.name}" in done.stderr
+    assert f"(process {process.pid}) has held the service for" in said
+    assert f"to launch release {second.name}" in said
     assert old.failed == []
 
 
